@@ -24,6 +24,12 @@ export interface Connection extends Queryable {
 export interface TransactionOptions {
   /** `false` for what a crash may forget: leases and hints. Publishes and settles stay durable. */
   readonly durable?: boolean
+  /** Pins index plans: a plan made while a hot table was empty would go on scanning all of it. */
+  readonly indexPlans?: boolean
+  /** Pins hash joins, for statements that join long lists of parameters, which the planner takes for short ones. */
+  readonly hashJoins?: boolean
+  /** Bounds each statement of this transaction instead of the usual bound; 0 lifts it, for migrations. */
+  readonly statementTimeoutMs?: number
 }
 
 export interface Database extends Connection {
@@ -34,6 +40,12 @@ export interface Database extends Connection {
    * after a serialization failure or a deadlock. `work` must therefore be repeatable.
    */
   transaction<T>(work: (tx: Connection) => Promise<T>, options?: TransactionOptions): Promise<T>
+  /** A transaction of one statement, with its settings, in one round trip. */
+  once<Row extends readonly unknown[]>(
+    statement: Statement,
+    values: readonly unknown[],
+    options: TransactionOptions,
+  ): Promise<Row[]>
   /** Calls `onNotify` for each notification and `onGap` whenever some may have been missed. */
   listen(channel: string, listener: NotificationListener): Promise<Listening>
   close(): Promise<void>
@@ -46,4 +58,26 @@ export interface NotificationListener {
 
 export interface Listening {
   stop(): Promise<void>
+}
+
+/** Where the database layer tells what it did on its own. A pino logger fits. */
+export interface DatabaseLog {
+  info(details: object, message: string): void
+  warn(details: object, message: string): void
+}
+
+/**
+ * A statement whose text says `__schema__` for the schema. It is filled in once per schema, so that the
+ * text, and with it the prepared plan, stays the same object on every call.
+ */
+export function defineStatement(name: string, text: string): (db: { readonly schema: string }) => Statement {
+  const filled = new Map<string, Statement>()
+  return ({ schema }) => {
+    let statement = filled.get(schema)
+    if (statement === undefined) {
+      statement = { name, text: text.replaceAll('__schema__', schema) }
+      filled.set(schema, statement)
+    }
+    return statement
+  }
 }

@@ -1,0 +1,196 @@
+import { randomUUID } from 'node:crypto'
+import { PosthornError } from '../errors.ts'
+import { chooseAccount, handOver } from './embedded/account.ts'
+import { type BinariesKind, findBinaries } from './embedded/binaries.ts'
+import { bundlePackage } from './embedded/bundle.ts'
+import { clusterMajor, makeCluster, removeUnfinished, superuser } from './embedded/cluster.ts'
+import { type Keeper, keep } from './embedded/keeper.ts'
+import { type Layout, openLayout, port, removeSockets } from './embedded/layout.ts'
+import { withLock } from './embedded/lock.ts'
+import { type LaunchRequest, launch, shutDown } from './embedded/postmaster.ts'
+import { database, findRunning, type Running } from './embedded/running.ts'
+import {
+  checkDurability,
+  othersPresent,
+  readFacts,
+  type ServerFacts,
+  showPresence,
+} from './embedded/session.ts'
+
+export interface EmbeddedOptions {
+  /** Where the data lives. Made if absent; refused if it holds anything that is not posthorn's. */
+  readonly dataDirectory: string
+  readonly log?: (line: string) => void
+  /** Which server to start. Without it the bundled one, else `postgres` on PATH. */
+  readonly binaries?: BinariesKind
+}
+
+export interface EmbeddedServer {
+  /** `host` is the directory of the server's unix socket: it listens nowhere else. */
+  readonly connection: { host: string; port: number; user: string; database: string }
+  readonly dataDirectory: string
+  /** As the server reports it: `18.4`. */
+  readonly version: string
+  readonly binaries: BinariesKind
+  /** fsync, synchronous_commit, full_page_writes and data checksums are on: checked, and refused otherwise. */
+  readonly durability: 'synced'
+  /** The server was already running: another process started it, or was killed and left it. */
+  readonly joined: boolean
+  /** One line: where the data lives, which server runs on it, how durable it is. */
+  describe(): string
+  /** The last one out shuts the server down. Calling it twice is safe. */
+  stop(): Promise<void>
+}
+
+/**
+ * Starts a real PostgreSQL server on a directory, or joins the one that runs on it. All processes that share
+ * a directory share one server. It belongs to none of them: whoever comes first starts it, each holds one
+ * connection as a sign of being there, and at `stop()` it is shut down by the process that finds no such sign
+ * of another. A server whose processes were all killed goes on until the next one joins and stops it. If the
+ * server itself dies, the processes that use it start it again.
+ */
+export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedServer> {
+  checkOptions(options)
+  const log = options.log ?? (() => undefined)
+  const layout = await openLayout(options.dataDirectory)
+  const use: Use = { layout, options, log, id: randomUUID() }
+  const { running, facts, joined } = await withLock(layout.directory, () => joinOrStart(use))
+  const keeper = keep(running, { log, restore: () => withLock(layout.directory, () => restore(use)) })
+  let stopped: Promise<void> | undefined
+  const server: EmbeddedServer = {
+    connection: { host: running.sockets, port, user: superuser, database },
+    dataDirectory: layout.directory,
+    version: facts.version,
+    binaries: facts.binaries,
+    durability: 'synced',
+    joined,
+    describe: () => describe(layout, facts),
+    stop: () => {
+      stopped ??= leave(use, keeper)
+      return stopped
+    },
+  }
+  log(`${joined ? 'joined' : 'started'} ${server.describe()}`)
+  return server
+}
+
+/** One call of `startEmbedded`: what it works on, and the id under which the server knows it. */
+interface Use {
+  readonly layout: Layout
+  readonly options: EmbeddedOptions
+  readonly log: (line: string) => void
+  readonly id: string
+}
+
+interface Started {
+  readonly running: Running
+  readonly facts: ServerFacts
+  readonly joined: boolean
+}
+
+/** The lock is held, so nobody else makes, starts or stops anything here meanwhile. */
+async function joinOrStart(use: Use): Promise<Started> {
+  const { layout, log } = use
+  const account = await chooseAccount(layout.cluster)
+  await removeUnfinished(layout, log)
+  const major = await clusterMajor(layout)
+  const found = await findRunning(layout)
+  if (found.state === 'running') return enter(use, found, true)
+  const { directory, cluster } = layout
+  const binaries = await findBinaries({ kind: use.options.binaries, account, major, directory })
+  if (major === undefined) await makeCluster(layout, binaries, account)
+  else await handOver(account, cluster)
+  return launchOrJoin(use, { binaries, account, stalePid: found.stalePid })
+}
+
+/**
+ * A process that was killed may have started a postmaster that had not yet shown itself when we looked, and
+ * ours gives way to it. So after a failure we look again, a few times: what is really broken fails at once.
+ */
+async function launchOrJoin(use: Use, request: LaunchRequest): Promise<Started> {
+  const { layout } = use
+  let { stalePid } = request
+  for (let launchesLeft = launchesMax; ; launchesLeft -= 1) {
+    const outcome = await launch(layout, { ...request, stalePid })
+    if (outcome.kind === 'answers') return enter(use, outcome.running, false)
+    const found = await findRunning(layout)
+    if (found.state === 'running') return enter(use, found, true)
+    stalePid = found.stalePid
+    if (outcome.kind === 'rejected' || launchesLeft === 1) {
+      const { reason, log } = outcome
+      throw new PosthornError('EMBEDDED_FAILED', { directory: layout.directory, reason, log })
+    }
+  }
+}
+
+const launchesMax = 3
+
+/** Checks what the server promises, then shows that we are there. One that is not durable is not used. */
+async function enter({ layout, id }: Use, running: Running, joined: boolean): Promise<Started> {
+  try {
+    const facts = await readFacts(running.client)
+    checkDurability(layout, running.pid, facts)
+    await showPresence(running.client, id)
+    return { running, facts, joined }
+  } catch (error) {
+    await running.client.end()
+    if (!joined) await shutDown(layout, running.pid)
+    if (error instanceof PosthornError) throw error
+    throw new PosthornError('DATABASE_UNAVAILABLE', { reason: (error as Error).message }, { cause: error })
+  }
+}
+
+/** After the server was lost. A cluster that has vanished meanwhile is never replaced by an empty one. */
+async function restore(use: Use): Promise<Running> {
+  if ((await clusterMajor(use.layout)) === undefined) {
+    const { directory } = use.layout
+    throw new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory, reason: 'its cluster is gone' })
+  }
+  const { running, joined } = await joinOrStart(use)
+  use.log(joined ? 'the embedded server is back' : 'the embedded server had died and was started again')
+  return running
+}
+
+async function leave({ layout, log, id }: Use, keeper: Keeper): Promise<void> {
+  await keeper.stop()
+  try {
+    await withLock(layout.directory, async () => {
+      const found = await findRunning(layout)
+      if (found.state === 'stopped') return
+      const others = await othersPresent(found.client, id)
+      await found.client.end()
+      if (others > 0) {
+        log(`left the embedded server running: ${others} more use it`)
+        return
+      }
+      await shutDown(layout, found.pid)
+      await removeSockets(layout)
+      log(`stopped the embedded server in ${layout.directory}`)
+    })
+  } finally {
+    await keeper.release()
+  }
+}
+
+function describe(layout: Layout, { version, binaries }: ServerFacts): string {
+  const server = `PostgreSQL ${version} (${binaries === 'bundled' ? 'bundled' : 'from PATH'})`
+  return `${server} in ${layout.directory}, durable: fsync, synchronous_commit and data checksums are on`
+}
+
+function checkOptions({ dataDirectory, binaries }: EmbeddedOptions): void {
+  if (typeof dataDirectory !== 'string' || dataDirectory === '' || dataDirectory.includes('\0')) {
+    const details = { option: 'dataDirectory', expected: 'a path', value: dataDirectory }
+    throw new PosthornError('BAD_OPTION', details)
+  }
+  if (binaries !== undefined && binaries !== 'bundled' && binaries !== 'path') {
+    throw new PosthornError('BAD_OPTION', {
+      option: 'binaries',
+      expected: "'bundled' or 'path'",
+      value: binaries,
+    })
+  }
+  if (process.platform === 'win32') {
+    const reason = 'it is reached through a unix socket, which Node cannot use on Windows'
+    throw new PosthornError('EMBEDDED_UNAVAILABLE', { reason, package: bundlePackage })
+  }
+}

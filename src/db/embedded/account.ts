@@ -1,0 +1,104 @@
+import type { SpawnOptions } from 'node:child_process'
+import { closeSync, constants, openSync } from 'node:fs'
+import { chown, lchown, readdir, readFile, stat } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { PosthornError } from '../../errors.ts'
+
+/** Who runs the server: ourselves, or an account without rights because PostgreSQL refuses to be root. */
+export type Account =
+  | { readonly kind: 'self'; readonly uid: number }
+  | { readonly kind: 'dropped'; readonly uid: number; readonly gid: number }
+
+/** An existing cluster is run by its owner; a new one by `postgres`, or `nobody` where there is none. */
+export async function chooseAccount(cluster: string): Promise<Account> {
+  const uid = process.getuid?.() ?? 0
+  const owner = await ownerOf(cluster)
+  if (uid !== 0) {
+    if (owner && owner.uid !== uid) {
+      const reason = `it belongs to the user with id ${owner.uid}, and this process runs as ${uid}`
+      throw new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory: cluster, reason })
+    }
+    return { kind: 'self', uid }
+  }
+  if (owner && owner.uid !== 0) return { kind: 'dropped', ...owner }
+  return unprivilegedAccount(cluster)
+}
+
+/** A cluster owned by root was copied or restored by root: no server could ever have run on it as it is. */
+export async function handOver(account: Account, cluster: string): Promise<void> {
+  if (account.kind === 'dropped' && (await stat(cluster)).uid === 0) await giveTree(account, cluster)
+}
+
+export function spawnAs(account: Account): Pick<SpawnOptions, 'uid' | 'gid'> {
+  return account.kind === 'dropped' ? { uid: account.uid, gid: account.gid } : {}
+}
+
+/** Gives one file or folder to the account. Only for folders in a place where the account can't swap them. */
+export async function giveTo(account: Account, path: string): Promise<void> {
+  if (account.kind === 'dropped') await chown(path, account.uid, account.gid)
+}
+
+export interface DirectoryHandle {
+  /** How the directory is named to a program of the account. */
+  readonly argument: string
+  /** What the program must inherit for that name to work. */
+  readonly stdio: readonly number[]
+  close(): void
+}
+
+/**
+ * Names a directory for a program run by the account. Below a folder that the account may not enter (say
+ * /root), it inherits an open directory instead and reaches it through /proc, without walking the path.
+ */
+export async function directoryFor(account: Account, directory: string): Promise<DirectoryHandle> {
+  if (account.kind === 'self' || (await canReach(account, directory))) {
+    return { argument: directory, stdio: [], close: () => undefined }
+  }
+  if (process.platform !== 'linux') {
+    const reason = `the user with id ${account.uid}, who runs the server because root may not, cannot enter its parents`
+    throw new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory, reason })
+  }
+  const descriptor = openSync(directory, constants.O_RDONLY | constants.O_DIRECTORY)
+  return { argument: '/proc/self/fd/3', stdio: [descriptor], close: () => closeSync(descriptor) }
+}
+
+/** By mode bits alone: where an access list says more, the detour through /proc works just as well. */
+async function canReach(account: Extract<Account, { kind: 'dropped' }>, path: string): Promise<boolean> {
+  for (let parent = dirname(path); ; parent = dirname(parent)) {
+    const { mode, uid, gid } = await stat(parent)
+    const executeBit = uid === account.uid ? 0o100 : gid === account.gid ? 0o010 : 0o001
+    if ((mode & executeBit) === 0) return false
+    if (parent === dirname(parent)) return true
+  }
+}
+
+async function ownerOf(path: string): Promise<{ uid: number; gid: number } | undefined> {
+  try {
+    const { uid, gid } = await stat(path)
+    return { uid, gid }
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') return undefined
+    throw new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory: path, reason: message }, { cause: error })
+  }
+}
+
+async function unprivilegedAccount(directory: string): Promise<Extract<Account, { kind: 'dropped' }>> {
+  const lines = (await readFile('/etc/passwd', 'utf8')).split('\n')
+  for (const name of ['postgres', 'nobody']) {
+    const fields = lines.find((line) => line.startsWith(`${name}:`))?.split(':')
+    // `>>> 0` because some systems write nobody's id as -2.
+    if (fields) return { kind: 'dropped', uid: Number(fields[2]) >>> 0, gid: Number(fields[3]) >>> 0 }
+  }
+  const reason = 'PostgreSQL refuses to run as root, and there is neither a user postgres nor a user nobody'
+  throw new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory, reason })
+}
+
+async function giveTree(account: Extract<Account, { kind: 'dropped' }>, directory: string): Promise<void> {
+  for (const entry of await readdir(directory, { withFileTypes: true })) {
+    const path = join(directory, entry.name)
+    if (entry.isDirectory()) await giveTree(account, path)
+    else await lchown(path, account.uid, account.gid)
+  }
+  await lchown(directory, account.uid, account.gid)
+}

@@ -1,0 +1,107 @@
+import { realpath } from 'node:fs/promises'
+import { delimiter, dirname, isAbsolute, join } from 'node:path'
+import { PosthornError } from '../../errors.ts'
+import type { Account } from './account.ts'
+import { bundlePackage, copiedPrograms, findBundle, linkedPrograms } from './bundle.ts'
+import { runProgram } from './program.ts'
+
+export type BinariesKind = 'bundled' | 'path'
+
+/** A `postgres` with its `initdb`, known to run here for the account. */
+export interface Binaries {
+  readonly kind: BinariesKind
+  readonly postgres: string
+  readonly initdb: string
+  /** As the program reports it: `18.4`. */
+  readonly version: string
+  readonly major: number
+}
+
+export interface BinariesRequest {
+  readonly kind?: BinariesKind | undefined
+  readonly account: Account
+  /** The major version of the cluster, once there is one: only the same one can run it. */
+  readonly major?: number | undefined
+  readonly directory: string
+}
+
+const majorMin = 14
+
+/** The bundled server if it runs here, else the one on PATH; for an existing cluster the one that fits it. */
+export async function findBinaries(request: BinariesRequest): Promise<Binaries> {
+  const problems: string[] = []
+  const misfits: Binaries[] = []
+  for (const kind of request.kind ? [request.kind] : (['bundled', 'path'] as const)) {
+    for await (const folder of kind === 'bundled' ? bundledFolders(problems) : pathFolders(problems)) {
+      const found = await probe(kind, folder, request.account)
+      if (typeof found === 'string') problems.push(found)
+      else if (request.major !== undefined && found.major !== request.major) misfits.push(found)
+      else if (found.major < majorMin) problems.push(`${found.postgres} is version ${found.version}`)
+      else return found
+      // The next bundled folder is a copy of this one, which helps against a closed door and nothing else.
+      if (kind === 'bundled' && !isClosedDoor(found)) break
+    }
+  }
+  if (misfits.length > 0) throw versionMismatch(request, misfits)
+  throw new PosthornError('EMBEDDED_UNAVAILABLE', { reason: problems.join('; '), package: bundlePackage })
+}
+
+/** First where npm put it, then, if that can't be run, a copy that the account can reach. */
+async function* bundledFolders(problems: string[]): AsyncGenerator<string> {
+  const bundle = await findBundle()
+  if (!bundle) {
+    problems.push(`${bundlePackage} is not installed`)
+    return
+  }
+  const linked = await linkedPrograms(bundle)
+  if (linked !== undefined) yield linked
+  yield* copiedPrograms(bundle, problems)
+}
+
+/** Distributions put links on PATH; `initdb` and the libraries are beside what they point to. */
+async function* pathFolders(problems: string[]): AsyncGenerator<string> {
+  const seen = new Set<string>()
+  for (const entry of (process.env.PATH ?? '').split(delimiter)) {
+    if (!isAbsolute(entry)) continue
+    const folder = await folderOf(join(entry, 'postgres'))
+    if (folder === undefined || seen.has(folder)) continue
+    seen.add(folder)
+    yield folder
+  }
+  if (seen.size === 0) problems.push('there is no postgres on PATH')
+}
+
+async function folderOf(file: string): Promise<string | undefined> {
+  try {
+    return dirname(await realpath(file))
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'EACCES' || code === 'ELOOP') return undefined
+    throw error
+  }
+}
+
+/** Runs both programs as the account: the only test that covers permissions, libraries and libc. */
+async function probe(kind: BinariesKind, folder: string, account: Account): Promise<Binaries | string> {
+  const postgres = join(folder, 'postgres')
+  const initdb = join(folder, 'initdb')
+  for (const file of [initdb, postgres]) {
+    const result = await runProgram({ file, arguments: ['--version'], account, timeoutMs: 10_000 })
+    if (result.kind === 'not started') return `${file} cannot be run (${result.reason})`
+    const version = /\(PostgreSQL\) ((\d+)[^\s]*)/.exec(result.output)
+    if (result.code !== 0 || version === null) return `${file} cannot be run (${result.output.slice(0, 100)})`
+    if (file === postgres)
+      return { kind, postgres, initdb, version: `${version[1]}`, major: Number(version[2]) }
+  }
+  return `${folder} is empty`
+}
+
+function isClosedDoor(found: Binaries | string): boolean {
+  return typeof found === 'string' && /EACCES|permission denied/i.test(found)
+}
+
+function versionMismatch({ directory, major }: BinariesRequest, misfits: readonly Binaries[]): PosthornError {
+  const found = misfits.map(({ version, kind }) => `${version} (${kind})`).join(' and ')
+  const reason = `PostgreSQL ${major} made it, and the server found here is ${found}`
+  return new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory, reason, made: major, found })
+}

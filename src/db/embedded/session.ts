@@ -1,0 +1,57 @@
+import type pg from 'pg'
+import { PosthornError } from '../../errors.ts'
+import type { BinariesKind } from './binaries.ts'
+import type { Layout } from './layout.ts'
+
+/** What the server says about itself. */
+export interface ServerFacts {
+  readonly version: string
+  readonly binaries: BinariesKind
+  readonly settings: Readonly<Record<string, string>>
+}
+
+const selectFacts = `
+select current_setting('server_version') as version,
+       current_setting('cluster_name') as cluster_name,
+       (select json_object_agg(name, setting)
+          from pg_settings
+         where name in ('fsync', 'synchronous_commit', 'full_page_writes', 'data_checksums')) as settings`
+
+const countOthers = `
+select count(*)::int as others
+  from pg_stat_activity
+ where starts_with(application_name, $1)
+   and application_name <> $2`
+
+const presence = 'posthorn presence '
+
+export async function readFacts(client: pg.Client): Promise<ServerFacts> {
+  type Row = { version: string; cluster_name: string; settings: Record<string, string> }
+  const row = (await client.query<Row>(selectFacts)).rows[0] as Row
+  return {
+    version: row.version.split(' ')[0] as string,
+    binaries: row.cluster_name === 'posthorn-bundled' ? 'bundled' : 'path',
+    settings: row.settings,
+  }
+}
+
+/** Asked of the server, because a role, a database or a foreign start can set what our start did not. */
+export function checkDurability(layout: Layout, pid: number, { settings }: ServerFacts): void {
+  const unsafe = ['fsync', 'synchronous_commit', 'full_page_writes', 'data_checksums'].filter(
+    (name) => settings[name] !== 'on',
+  )
+  if (unsafe.length === 0) return
+  const reason = `the server (process ${pid}) is not durable: ${unsafe.map((name) => `${name} is ${settings[name]}`).join(', ')}`
+  throw new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory: layout.directory, reason, pid, settings })
+}
+
+/** Makes the connection a sign that we use the server. It ends with our process, however that ends. */
+export async function showPresence(client: pg.Client, id: string): Promise<void> {
+  await client.query(`select set_config('application_name', $1, false)`, [presence + id])
+}
+
+/** How many others use the server. Other clients (a psql) do not keep it alive, only those that joined it. */
+export async function othersPresent(client: pg.Client, id: string): Promise<number> {
+  const result = await client.query<{ others: number }>(countOthers, [presence, presence + id])
+  return result.rows[0]?.others ?? 0
+}

@@ -1,0 +1,59 @@
+import { PosthornError } from '../errors.ts'
+
+/** What a failed statement tells about its connection and about whether it may be run again. */
+
+interface ServerError extends Error {
+  readonly severity: string
+  readonly code: string
+  readonly routine?: string
+}
+
+/** True when PostgreSQL itself answered. Judged by shape: a caller's pool may bring its own copy of `pg`. */
+export function isServerError(error: unknown): error is ServerError {
+  return error instanceof Error && 'severity' in error && 'code' in error && typeof error.code === 'string'
+}
+
+/** Serialization failure or deadlock: the server undid everything, so running it again is right. */
+export function isConflict(error: unknown): boolean {
+  return isServerError(error) && (error.code === '40001' || error.code === '40P01')
+}
+
+/** True when the connection is gone, or in a state that nobody can know. */
+export function breaksConnection(error: unknown): boolean {
+  if (isServerError(error)) {
+    return /^(08|57P0)/.test(error.code) || error.severity === 'FATAL' || error.severity === 'PANIC'
+  }
+  return error instanceof Error && ('syscall' in error || driverBreaks.test(error.message))
+}
+
+/**
+ * True when the connection works but must not serve again: it reaches a standby since a failover, or it
+ * holds a prepared statement that the server no longer has or can no longer run.
+ */
+export function spoilsConnection(error: unknown): boolean {
+  if (!isServerError(error)) return false
+  if (error.code === '0A000') return error.routine === 'RevalidateCachedQuery'
+  return error.code === readOnly || error.code === '26000' || error.code === '42P05'
+}
+
+/** Turns a lost or read-only database into an error of ours, and leaves every other error as it is. */
+export function translate(error: unknown): unknown {
+  const lost = breaksConnection(error) || (isServerError(error) && error.code === readOnly)
+  return lost ? unavailable(error) : error
+}
+
+export function unavailable(cause: unknown): PosthornError {
+  return new PosthornError('DATABASE_UNAVAILABLE', { reason: reasonOf(cause) }, { cause })
+}
+
+const readOnly = '25006'
+
+/** `pg` gives these neither a class nor a code. */
+const driverBreaks =
+  /^(Connection terminated|Query read timeout|timeout expired|timeout exceeded|Client has encountered a connection error|Client was closed)/
+
+function reasonOf(cause: unknown): string {
+  // Node tries every address of a name and reports the failures in an AggregateError without a message.
+  if (cause instanceof AggregateError && cause.message === '') return cause.errors.map(reasonOf).join(', ')
+  return cause instanceof Error ? cause.message : String(cause)
+}

@@ -1,0 +1,60 @@
+import type pg from 'pg'
+import { breaksConnection, spoilsConnection } from './failure.ts'
+import { valueTypes } from './values.ts'
+
+export interface Submission {
+  readonly text: string
+  readonly values?: readonly unknown[] | undefined
+  readonly name?: string | undefined
+  readonly rowMode?: 'array'
+  /** The driver gives up on the answer after this long, and the connection with it. */
+  readonly timeoutMs?: number | undefined
+}
+
+/** A client on loan from the pool, which goes back only if it is fit to serve the next borrower. */
+export class Loan {
+  readonly #client: pg.PoolClient
+  #spoilt = false
+  #broken: Error | undefined
+  // A client without a listener for 'error' takes the process down when its socket breaks.
+  readonly #onError = (error: Error): void => {
+    this.#broken ??= error
+  }
+
+  constructor(client: pg.PoolClient) {
+    this.#client = client
+    client.on('error', this.#onError)
+  }
+
+  /** Why the connection is gone, if it is. */
+  get broken(): Error | undefined {
+    return this.#broken
+  }
+
+  /** The result of the last statement in the text, with the driver's own error when it fails. */
+  async query(submission: Submission): Promise<pg.QueryResult> {
+    const { text, values, name, rowMode, timeoutMs } = submission
+    const config = { text, values, name, rowMode, types: valueTypes, query_timeout: timeoutMs }
+    try {
+      const result = (await this.#client.query(config as unknown as pg.QueryConfig)) as
+        | pg.QueryResult
+        | pg.QueryResult[]
+      return Array.isArray(result) ? (result.at(-1) as pg.QueryResult) : result
+    } catch (error) {
+      if (breaksConnection(error)) this.#broken ??= error as Error
+      else if (spoilsConnection(error)) this.#spoilt = true
+      throw error
+    }
+  }
+
+  release(): void {
+    this.#client.release(this.#broken ?? this.#spoilt)
+    this.#client.off('error', this.#onError)
+  }
+
+  /** Cuts the connection under a borrower who does not come back. */
+  destroy(reason: Error): void {
+    this.#broken ??= reason
+    this.#client.connection.stream.destroy()
+  }
+}

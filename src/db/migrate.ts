@@ -1,0 +1,191 @@
+/**
+ * Brings the schema up to date from numbered SQL files: `0001_initial.sql`, `0002_….sql`, forward only.
+ *
+ * - The token `__schema__` in a file stands for the quoted name of the schema.
+ * - Each file runs in one transaction together with its line in the ledger, `__schema__.migrations`.
+ * - A file whose first line is `-- no transaction` runs one statement at a time outside of any transaction, for
+ *   `create index concurrently`. It may be cut short and run again, so its statements must bear that, and each
+ *   ends with a semicolon at the end of a line, which rules out function bodies. It wants a direct connection,
+ *   not one through a pooler.
+ * - An applied file must not change: its checksum is in the ledger.
+ */
+import { setTimeout as delay } from 'node:timers/promises'
+import { PosthornError } from '../errors.ts'
+import type { Connection, Queryable } from './database.ts'
+import { type Migration, readMigrations } from './migration-files.ts'
+import type { PostgresDatabase } from './postgres.ts'
+
+export interface MigrateOptions {
+  /** Returns the SQL that would run, and runs nothing. */
+  readonly dryRun?: boolean
+  readonly directory?: URL
+  /** How long to wait while another process migrates the same schema. Default ten minutes. */
+  readonly lockWaitMs?: number
+}
+
+export interface MigrateResult {
+  /** The names of the files this call applied. */
+  readonly applied: string[]
+  /** The names of those still to be applied: none, except after a dry run. */
+  readonly pending: string[]
+  readonly sql: string
+}
+
+export async function migrate(
+  database: PostgresDatabase,
+  options: MigrateOptions = {},
+): Promise<MigrateResult> {
+  const migrations = await readMigrations(options.directory)
+  if (options.dryRun === true) {
+    const pending = await findPending(database, database.schema, migrations)
+    return { applied: [], pending: pending.map(nameOf), sql: script(database.schema, pending) }
+  }
+  const applied: Migration[] = []
+  for (let waitedMs = 0; ; ) {
+    const step = await applyNext(database, migrations)
+    if (step === 'current')
+      return { applied: applied.map(nameOf), pending: [], sql: script(database.schema, applied) }
+    if (step !== 'locked') applied.push(step)
+    else waitedMs += await waitForOther(database, waitedMs, options.lockWaitMs ?? 600_000)
+  }
+}
+
+/** Throws unless the schema is exactly what this version of the code expects. */
+export async function checkSchema(
+  database: PostgresDatabase,
+  options: { directory?: URL } = {},
+): Promise<void> {
+  const pending = await findPending(database, database.schema, await readMigrations(options.directory))
+  if (pending.length > 0) {
+    throw new PosthornError('SCHEMA_MISSING', {
+      schema: database.schema,
+      missing: pending.map(nameOf).join(', '),
+    })
+  }
+}
+
+/**
+ * The lock is tried, not waited for: a waiting statement holds a snapshot, and `create index concurrently` waits
+ * for all older snapshots, so that a queue of processes at the lock would stop the one that holds it.
+ */
+const tryLock = `select pg_try_advisory_xact_lock(hashtextextended('posthorn migrations of ' || $1, 0)) as locked`
+
+async function applyNext(
+  database: PostgresDatabase,
+  migrations: readonly Migration[],
+): Promise<Migration | 'current' | 'locked'> {
+  const { schema } = database
+  const work = async (tx: Connection) => {
+    const { rows } = await tx.query<{ locked: boolean }>(tryLock, [schema])
+    if (rows[0]?.locked !== true) return 'locked'
+    const [next] = await findPending(tx, schema, migrations)
+    if (next === undefined) return 'current'
+    await createLedger(tx, schema)
+    // Without parameters on purpose: the portal of a parametrised select keeps its snapshot until the next
+    // statement, and an index built concurrently by the other connection would wait for that snapshot.
+    await tx.query('set local idle_in_transaction_session_timeout = 0')
+    if (next.transactional) await tx.query(textOf(next, schema))
+    else await applyAlone(database, next)
+    await tx.query(ledgerEntry(next, schema))
+    return next
+  }
+  return database.transaction(work, { statementTimeoutMs: 0 })
+}
+
+async function applyAlone(database: PostgresDatabase, migration: Migration): Promise<void> {
+  const statements = textOf(migration, database.schema).split(/;[ \t]*$/m)
+  await database.session(async (connection) => {
+    for (const statement of statements) {
+      if (statement.trim() !== '') await connection.query(statement)
+    }
+  })
+}
+
+async function waitForOther(
+  database: PostgresDatabase,
+  waitedMs: number,
+  lockWaitMs: number,
+): Promise<number> {
+  if (waitedMs >= lockWaitMs)
+    throw new PosthornError('MIGRATION_LOCKED', { schema: database.schema, waitedMs })
+  const pauseMs = 50 + Math.random() * 100
+  await delay(pauseMs)
+  return pauseMs
+}
+
+interface LedgerRow {
+  number: number
+  name: string
+  checksum: string
+}
+
+async function findPending(
+  connection: Queryable,
+  schema: string,
+  migrations: readonly Migration[],
+): Promise<Migration[]> {
+  const applied = await readLedger(connection, schema)
+  const known = migrations.at(-1)?.number ?? 0
+  const found = Math.max(0, ...applied.keys())
+  if (found > known) throw new PosthornError('SCHEMA_NEWER', { schema, found, known })
+  for (const { number, name, checksum } of migrations) {
+    const row = applied.get(number)
+    if (row !== undefined && row.checksum !== checksum)
+      throw new PosthornError('MIGRATION_CHANGED', { name, schema })
+  }
+  return migrations.filter(({ number }) => !applied.has(number))
+}
+
+async function readLedger(connection: Queryable, schema: string): Promise<Map<number, LedgerRow>> {
+  const ledger = await connection.query<{ exists: boolean }>('select to_regclass($1) is not null as exists', [
+    `${schema}.migrations`,
+  ])
+  if (ledger.rows[0]?.exists !== true) return new Map()
+  const { rows } = await connection.query<LedgerRow>(
+    `select number, name, checksum from ${schema}.migrations`,
+  )
+  return new Map(rows.map((row) => [row.number, row]))
+}
+
+/** Looks before it creates: `if not exists` needs the right to create even where there is nothing to do. */
+async function createLedger(connection: Queryable, schema: string): Promise<void> {
+  const { rows } = await connection.query<{ schema: boolean; ledger: boolean }>(
+    `select to_regnamespace($1) is not null as schema, to_regclass($2) is not null as ledger`,
+    [schema, `${schema}.migrations`],
+  )
+  if (rows[0]?.schema !== true) await connection.query(`create schema ${schema}`)
+  if (rows[0]?.ledger !== true) await connection.query(ledgerTable(schema))
+}
+
+function ledgerTable(schema: string): string {
+  return `create table if not exists ${schema}.migrations (
+  number int primary key,
+  name text not null,
+  checksum text not null,
+  applied_at timestamptz not null default clock_timestamp()
+);`
+}
+
+/** File names are checked and checksums are hexadecimal, so neither can end its quotes. */
+function ledgerEntry({ number, name, checksum }: Migration, schema: string): string {
+  return `insert into ${schema}.migrations (number, name, checksum) values (${number}, '${name}', '${checksum}');`
+}
+
+/** What an administrator can run by hand instead: it fills the ledger too, so that nothing is applied twice. */
+function script(schema: string, migrations: readonly Migration[]): string {
+  if (migrations.length === 0) return ''
+  const parts = [`create schema if not exists ${schema};`, ledgerTable(schema)]
+  for (const migration of migrations) {
+    const text = `${textOf(migration, schema)}\n${ledgerEntry(migration, schema)}`
+    parts.push(migration.transactional ? `begin;\n${text}\ncommit;` : text)
+  }
+  return `${parts.join('\n\n')}\n`
+}
+
+function textOf({ text }: Migration, schema: string): string {
+  return text.replaceAll('__schema__', () => schema)
+}
+
+function nameOf({ name }: Migration): string {
+  return name
+}

@@ -1,0 +1,300 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import pg from 'pg'
+import { PosthornError } from '../errors.ts'
+import type {
+  Connection,
+  Database,
+  Listening,
+  NotificationListener,
+  Queryable,
+  QueryResult,
+  Statement,
+  TransactionOptions,
+} from './database.ts'
+import { breaksConnection, translate, unavailable } from './failure.ts'
+import { startListening } from './listener.ts'
+import { Loan, type Submission } from './loan.ts'
+import { createPool } from './pool.ts'
+import { checkPostgresOptions, type PostgresOptions, type PostgresSettings } from './postgres-options.ts'
+import { retryConflicts, runOnce, runTransaction, type TransactionSettings } from './transaction.ts'
+
+export type { PostgresOptions } from './postgres-options.ts'
+
+/** `synced`: a commit is on disk when it is answered. `unsafe`: a crash of the server may forget it. */
+export type Durability = 'synced' | 'unsafe'
+
+export interface PostgresDatabase extends Database {
+  readonly durability: Durability
+  /** As PostgreSQL writes it: `18.4`. */
+  readonly serverVersion: string
+  /** Lends a connection of its own, outside pool, transaction and time limit: for what must run alone. */
+  session<T>(work: (connection: Queryable) => Promise<T>): Promise<T>
+}
+
+/**
+ * Connects, and refuses a server that is too old. Limits on statements are given when a connection starts.
+ * PgBouncer refuses or drops such settings, and a plain SET would stay behind on a connection that others
+ * share; so where they do not hold, each transaction sets them for itself, and a single statement outside a
+ * transaction has only the driver's limit.
+ */
+export async function openPostgres(options: PostgresOptions): Promise<PostgresDatabase> {
+  const settings = checkPostgresOptions(options)
+  try {
+    return await openPool(settings, { limitsAtStartup: true })
+  } catch (error) {
+    if (!refusesStartupSettings(error)) throw error
+    return await openPool(settings, { limitsAtStartup: false })
+  }
+}
+
+/** The driver waits a little longer than the server, whose answer leaves the connection whole. */
+const driverSlackMs = 2_000
+const serverVersionMin = 140_000
+
+const inspectServer = `
+  select
+    current_setting('server_version_num')::int as version,
+    split_part(current_setting('server_version'), ' ', 1) as "versionText",
+    current_setting('fsync') = 'on' and current_setting('synchronous_commit') <> 'off' as synced,
+    (select setting::int from pg_settings where name = 'statement_timeout') as "statementTimeoutMs"`
+
+interface Server {
+  version: number
+  versionText: string
+  synced: boolean
+  statementTimeoutMs: number
+}
+
+async function openPool(
+  settings: PostgresSettings,
+  { limitsAtStartup }: { limitsAtStartup: boolean },
+): Promise<PostgresDatabase> {
+  const pool = settings.pool ?? createPool(settings, limitsAtStartup)
+  const database = new PooledDatabase(pool, settings)
+  try {
+    await database.inspect()
+    return database
+  } catch (error) {
+    await database.close()
+    throw error
+  }
+}
+
+class PooledDatabase implements PostgresDatabase {
+  readonly schema: string
+  durability: Durability = 'unsafe'
+  serverVersion = 'unknown'
+
+  readonly #pool: pg.Pool
+  readonly #settings: PostgresSettings
+  readonly #timeoutMs: number
+  readonly #loans = new Set<Loan>()
+  readonly #listenings = new Set<Listening>()
+  #limitsHold = false
+  #closing: Promise<void> | undefined
+
+  constructor(pool: pg.Pool, settings: PostgresSettings) {
+    this.schema = settings.schema
+    this.#pool = pool
+    this.#settings = settings
+    this.#timeoutMs = settings.statementTimeoutMs + driverSlackMs
+    // The pool has already thrown the client away; unheard, the event would end the process.
+    pool.on('error', this.#onIdleError)
+  }
+
+  async inspect(): Promise<void> {
+    const { rows } = await this.query<Server>(inspectServer)
+    const server = rows[0] as Server
+    if (server.version < serverVersionMin) {
+      throw new PosthornError('SERVER_TOO_OLD', { version: server.versionText })
+    }
+    this.serverVersion = server.versionText
+    this.durability = server.synced ? 'synced' : 'unsafe'
+    this.#limitsHold = server.statementTimeoutMs === this.#settings.statementTimeoutMs
+  }
+
+  async query<Row = Record<string, unknown>>(
+    text: string,
+    values?: readonly unknown[],
+  ): Promise<QueryResult<Row>> {
+    const { rows, rowCount } = await this.#submit({ text, values })
+    return { rows: rows as Row[], rowCount }
+  }
+
+  async run<Row extends readonly unknown[]>(
+    statement: Statement,
+    values: readonly unknown[],
+  ): Promise<Row[]> {
+    const { rows } = await retryConflicts(() => this.#submit(this.#submission(statement, values)))
+    return rows as unknown as Row[]
+  }
+
+  async once<Row extends readonly unknown[]>(
+    statement: Statement,
+    values: readonly unknown[],
+    options: TransactionOptions,
+  ): Promise<Row[]> {
+    const settings = this.#transactionSettings(options)
+    const submission = this.#submission(statement, values)
+    const rows = await retryConflicts(() => this.#withLoan((loan) => runOnce(loan, settings, submission)))
+    return rows as Row[]
+  }
+
+  async transaction<T>(work: (tx: Connection) => Promise<T>, options: TransactionOptions = {}): Promise<T> {
+    const settings = this.#transactionSettings(options)
+    return retryConflicts(() => this.#withLoan((loan) => runTransaction(loan, settings, work)))
+  }
+
+  #transactionSettings(options: TransactionOptions): TransactionSettings {
+    const { statementTimeoutMs } = options
+    return {
+      begin: this.#begin(options),
+      timeoutMs:
+        statementTimeoutMs === 0
+          ? undefined
+          : (statementTimeoutMs ?? this.#settings.statementTimeoutMs) + driverSlackMs,
+      submission: this.#submission.bind(this),
+    }
+  }
+
+  async listen(channel: string, listener: NotificationListener): Promise<Listening> {
+    if (this.#closing !== undefined) throw new PosthornError('STOPPED')
+    const listening = startListening({
+      channel,
+      listener,
+      newClient: () => this.#newClient('listener'),
+      notify: async (probe) => void (await this.query(`select pg_notify($1, '')`, [probe])),
+      log: this.#settings.log,
+    })
+    this.#listenings.add(listening)
+    await listening.started
+    return {
+      stop: async () => {
+        this.#listenings.delete(listening)
+        await listening.stop()
+      },
+    }
+  }
+
+  async session<T>(work: (connection: Queryable) => Promise<T>): Promise<T> {
+    const client = this.#newClient('session')
+    client.on('error', this.#onIdleError)
+    try {
+      await client.connect()
+    } catch (error) {
+      throw unavailable(error)
+    }
+    try {
+      return await work(client as Queryable)
+    } finally {
+      await client.end()
+    }
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  async #close(): Promise<void> {
+    await Promise.all([...this.#listenings].map((listening) => listening.stop()))
+    // A pool of ours keeps its 'error' listener: its connections may still be on their way down.
+    if (this.#settings.pool === undefined) await this.#endPool()
+    else this.#pool.off('error', this.#onIdleError)
+  }
+
+  /** Waits for what is running, as long as a statement may run, and then cuts what is left. */
+  async #endPool(): Promise<void> {
+    const returned = new AbortController()
+    const overdue = delay(this.#timeoutMs, undefined, { signal: returned.signal }).catch(() => undefined)
+    await Promise.race([this.#pool.end(), overdue])
+    returned.abort()
+    for (const loan of this.#loans) loan.destroy(new Error('The database was closed'))
+  }
+
+  readonly #onIdleError = (error: Error): void => {
+    this.#settings.log.warn({ err: error }, 'An idle database connection was lost')
+  }
+
+  async #submit(submission: Submission): Promise<pg.QueryResult> {
+    return this.#withLoan(async (loan) => {
+      try {
+        return await loan.query({ ...submission, timeoutMs: this.#timeoutMs })
+      } catch (error) {
+        // Outside a transaction the statement commits by itself, so a cut may have come after the commit.
+        if (breaksConnection(error) && !this.#onlyReads(submission.text)) {
+          throw new PosthornError('COMMIT_UNKNOWN', {}, { cause: error })
+        }
+        throw translate(error)
+      }
+    })
+  }
+
+  async #withLoan<T>(work: (loan: Loan) => Promise<T>): Promise<T> {
+    const loan = await this.#borrow()
+    this.#loans.add(loan)
+    try {
+      return await work(loan)
+    } finally {
+      this.#loans.delete(loan)
+      loan.release()
+    }
+  }
+
+  async #borrow(): Promise<Loan> {
+    if (this.#closing !== undefined) throw new PosthornError('STOPPED')
+    try {
+      return new Loan(await this.#pool.connect())
+    } catch (error) {
+      throw unavailable(error)
+    }
+  }
+
+  #submission(statement: Statement, values: readonly unknown[]): Submission {
+    const name = this.#settings.prepared ? this.#statementName(statement) : undefined
+    return { name, text: statement.text, values, rowMode: 'array' }
+  }
+
+  /** In the application's pool, two hubs with different schemas may meet on one connection. */
+  #statementName({ name }: Statement): string {
+    return this.#settings.pool === undefined ? name : `${this.schema}.${name}`
+  }
+
+  #begin({
+    durable = true,
+    indexPlans = false,
+    hashJoins = false,
+    statementTimeoutMs,
+  }: TransactionOptions): string {
+    const { statementTimeoutMs: usualMs, idleInTransactionMs } = this.#settings
+    let begin = 'begin isolation level read committed'
+    if (!durable) begin += '; set local synchronous_commit = off'
+    // What is switched off only counts as very expensive, and the expensive would be compiled, for longer than it runs.
+    if (indexPlans || hashJoins)
+      begin += '; set local jit = off; set local plan_cache_mode = force_generic_plan'
+    if (indexPlans) begin += '; set local enable_seqscan = off; set local enable_mergejoin = off'
+    if (hashJoins) begin += '; set local enable_nestloop = off'
+    if (!this.#limitsHold) begin += `; set local idle_in_transaction_session_timeout = ${idleInTransactionMs}`
+    if (!this.#limitsHold || statementTimeoutMs !== undefined) {
+      begin += `; set local statement_timeout = ${statementTimeoutMs ?? usualMs}`
+    }
+    return begin
+  }
+
+  /** Only plain selects are sure to change nothing; a function of ours may write. */
+  #onlyReads(text: string): boolean {
+    if (!/^\s*(select|show)\b/i.test(text)) return false
+    if (/\b(insert|update|delete|merge|nextval|pg_notify)\b/i.test(text)) return false
+    return !new RegExp(`${this.schema}\\.\\w+\\s*\\(`).test(text)
+  }
+
+  #newClient(purpose: string): pg.Client {
+    const { client } = this.#settings
+    return new pg.Client({ ...client, application_name: `${client.application_name} ${purpose}` })
+  }
+}
+
+function refusesStartupSettings(error: unknown): boolean {
+  const cause = error instanceof PosthornError ? error.cause : undefined
+  return cause instanceof Error && /startup parameter/i.test(cause.message)
+}
