@@ -1,0 +1,25 @@
+import type { StoredEvent } from './stored-event.ts'
+
+/** Deliveries of one subscription that were leased together and are fenced by one token. */
+export interface LeasedRun {
+  readonly id: number
+  readonly subscription: number
+  readonly token: number
+  /** Its deliveries share an ordering key. */
+  readonly lane: boolean
+  /** Its last worker vanished with it: run alone, so that a crash blames nobody else. */
+  readonly suspect: boolean
+  readonly leasedUntil: Date
+  /** In a lane these are attempted one after the other, in this order. */
+  readonly deliveries: LeasedDelivery[]
+}
+
+export interface LeasedDelivery {
+  /** The run it is leased with; another one after it was taken out to be settled in a transaction. */
+  run: LeasedRun
+  readonly event: StoredEvent
+  /** The number of the attempt that the lease allows, from 1. */
+  readonly attempt: number
+  /** Failures so far. */
+  readonly failures: number
+}

@@ -1,0 +1,184 @@
+import { PosthornError } from '../errors.ts'
+import { checkPayloadText, stringifyPayload } from './payload.ts'
+import { parseTags } from './tags.ts'
+import { isStorable, toDetail } from './text.ts'
+
+export { type StoredEvent, type StoredEventFields, storedEvent } from './stored-event.ts'
+
+type Optional<T> = T | null | undefined
+
+/** An event as a caller writes it. */
+export type EventInput = EventFields & PayloadInput
+
+export interface EventFields {
+  readonly type?: Optional<string>
+  readonly title?: Optional<string>
+  readonly description?: Optional<string>
+  readonly tags?: Optional<string | readonly string[]>
+  readonly orderingKey?: Optional<string>
+  readonly concurrencyKey?: Optional<string>
+  readonly version?: Optional<string>
+  readonly source?: Optional<Partial<EventSource>>
+  readonly timestamp?: Optional<Date | string>
+  readonly correlationId?: Optional<string>
+  readonly causationId?: Optional<string>
+  readonly traceparent?: Optional<string>
+  readonly runAt?: Optional<Date | string>
+  readonly expiresAt?: Optional<Date | string>
+  readonly maxRetries?: Optional<number>
+  readonly idempotencyKey?: Optional<string>
+  readonly requireRoute?: Optional<boolean>
+}
+
+/** A value to be stringified, or the exact JSON text to be stored. */
+export type PayloadInput =
+  | { readonly payload: unknown; readonly payloadText?: undefined }
+  | { readonly payload?: undefined; readonly payloadText: string }
+
+export interface EventSource {
+  readonly type: string | null
+  readonly id: string | null
+  readonly name: string | null
+}
+
+/** An event that keeps every rule, ready to be stored. Times are ISO 8601 in UTC. */
+export interface NewEvent {
+  readonly type: string | null
+  readonly title: string | null
+  readonly description: string | null
+  readonly tags: readonly string[] | null
+  readonly payloadText: string
+  readonly orderingKey: string | null
+  readonly concurrencyKey: string | null
+  readonly version: string | null
+  readonly source: EventSource | null
+  readonly timestamp: string | null
+  readonly correlationId: string | null
+  readonly causationId: string | null
+  readonly traceparent: string | null
+  readonly runAt: string | null
+  readonly expiresAt: string | null
+  readonly maxRetries: number | null
+  readonly idempotencyKey: string | null
+  readonly requireRoute: boolean | null
+}
+
+export const typePattern = /^[A-Za-z0-9_.:-]{1,100}$/
+export const keyCharsMax = 255
+export const maxRetriesMax = 1000
+
+export function parseEvent(input: EventInput): NewEvent {
+  if (typeof input !== 'object' || input === null) throw badEvent('the event', 'an object', input)
+  const event: NewEvent = {
+    type: parseType(input.type),
+    title: parseText('title', input.title, 1, 500),
+    description: parseText('description', input.description, 0, 10_000),
+    tags: input.tags == null ? null : parseTags(input.tags),
+    payloadText: parsePayload(input),
+    orderingKey: parseText('orderingKey', input.orderingKey, 1, keyCharsMax),
+    concurrencyKey: parseText('concurrencyKey', input.concurrencyKey, 1, keyCharsMax),
+    version: parseText('version', input.version, 1, 100),
+    source: parseSource(input.source),
+    timestamp: parseTime('timestamp', input.timestamp),
+    correlationId: parseText('correlationId', input.correlationId, 1, keyCharsMax),
+    causationId: parseText('causationId', input.causationId, 1, keyCharsMax),
+    traceparent: parseTraceparent(input.traceparent),
+    runAt: parseTime('runAt', input.runAt),
+    expiresAt: parseTime('expiresAt', input.expiresAt),
+    maxRetries: parseMaxRetries(input.maxRetries),
+    idempotencyKey: parseText('idempotencyKey', input.idempotencyKey, 1, keyCharsMax),
+    requireRoute: parseFlag('requireRoute', input.requireRoute),
+  }
+  checkTogether(event)
+  return Object.freeze(event)
+}
+
+/** The rules that hold between fields. Both times are ISO texts in UTC, so they compare as text. */
+function checkTogether({ type, title, tags, runAt, expiresAt }: NewEvent): void {
+  if (type === null && title === null) throw badEvent('type', 'given when there is no title', type)
+  if (type === null && tags === null) throw badEvent('type', 'given when there are no tags', type)
+  if (runAt !== null && expiresAt !== null && runAt >= expiresAt) {
+    throw badEvent('runAt', `before expiresAt (${expiresAt})`, runAt)
+  }
+}
+
+function parsePayload({ payload, payloadText }: EventInput): string {
+  if (payloadText === undefined) {
+    if (payload === undefined) throw badEvent('payload', 'a JSON value (null is one)', payload)
+    return stringifyPayload(payload)
+  }
+  if (payload !== undefined) throw badEvent('payload', 'left out when there is a payloadText', payload)
+  if (typeof payloadText !== 'string') throw badEvent('payloadText', 'JSON text', payloadText)
+  return checkPayloadText(payloadText)
+}
+
+function parseType(value: unknown): string | null {
+  if (value == null) return null
+  if (typeof value === 'string' && typePattern.test(value)) return value
+  throw badEvent('type', '1 to 100 of A-Z a-z 0-9 _ . : -', value)
+}
+
+function parseText(field: string, value: unknown, charsMin: number, charsMax: number): string | null {
+  if (value == null) return null
+  if (typeof value !== 'string' || value.length < charsMin || value.length > charsMax) {
+    throw badEvent(field, `text of ${charsMin} to ${charsMax} characters`, value)
+  }
+  if (!isStorable(value)) throw badEvent(field, 'text without NUL and lone surrogates', value)
+  return value
+}
+
+function parseSource(value: unknown): EventSource | null {
+  if (value == null) return null
+  if (typeof value !== 'object') throw badEvent('source', 'an object of type, id and name', value)
+  const { type, id, name } = value as Record<keyof EventSource, unknown>
+  const source: EventSource = {
+    type: parseText('source.type', type, 1, keyCharsMax),
+    id: parseText('source.id', id, 1, keyCharsMax),
+    name: parseText('source.name', name, 1, keyCharsMax),
+  }
+  return (source.type ?? source.id ?? source.name) ? Object.freeze(source) : null
+}
+
+const isoTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/
+
+/** The offset is required: what a time without one means would depend on this machine's zone. */
+function parseTime(field: string, value: unknown): string | null {
+  if (value == null) return null
+  const time = typeof value === 'string' && isoTime.test(value) ? new Date(value) : value
+  const bad = () =>
+    badEvent(field, 'a Date or an ISO 8601 time with an offset, in the years 1 to 9999', value)
+  if (!(time instanceof Date) || Number.isNaN(time.getTime())) throw bad()
+  const iso = time.toISOString()
+  if (iso.length !== 24 || iso.startsWith('0000')) throw bad()
+  if (typeof value === 'string' && !isCalendarDay(value)) throw bad()
+  return iso
+}
+
+/** `new Date` turns February 30 into March 1. */
+function isCalendarDay(iso: string): boolean {
+  const day = iso.slice(0, 10)
+  return new Date(`${day}T00:00:00Z`).toISOString().startsWith(day)
+}
+
+const w3cTraceparent = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/
+
+function parseTraceparent(value: unknown): string | null {
+  if (value == null) return null
+  if (typeof value === 'string' && w3cTraceparent.test(value)) return value
+  throw badEvent('traceparent', 'a W3C traceparent (00-<trace id>-<parent id>-<flags>)', value)
+}
+
+function parseMaxRetries(value: unknown): number | null {
+  if (value == null) return null
+  if (Number.isInteger(value) && Number(value) >= 1 && Number(value) <= maxRetriesMax) return Number(value)
+  throw badEvent('maxRetries', `an integer from 1 to ${maxRetriesMax}`, value)
+}
+
+function parseFlag(field: string, value: unknown): boolean | null {
+  if (value == null || typeof value === 'boolean') return value ?? null
+  throw badEvent(field, 'true or false', value)
+}
+
+function badEvent(field: string, expected: string, value: unknown): PosthornError {
+  return new PosthornError('BAD_EVENT', { field, expected, value: toDetail(value) })
+}

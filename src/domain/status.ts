@@ -1,0 +1,43 @@
+/** What became of one delivery so far. `finalized`: ended by its consumer with errors, without being a failure. */
+export type DeliveryState =
+  | 'waiting'
+  | 'leased'
+  | 'completed'
+  | 'buried'
+  | 'finalized'
+  | 'expired'
+  | 'cancelled'
+
+export const eventStatuses = [
+  'PENDING',
+  'PROCESSING',
+  'COMPLETED',
+  'FAILED',
+  'COMPLETED_WITH_ERRORS',
+  'EXPIRED',
+  'CANCELLED',
+] as const
+
+export type EventStatus = (typeof eventStatuses)[number]
+
+/** How a reason begins where a consumer ended a delivery with errors instead of failing it. */
+export const finalizedPrefix = 'finalized with errors: '
+
+export interface DeliveryStates {
+  readonly states: readonly DeliveryState[]
+  /** It matched no subscription though it had to, and nobody has repaired that. */
+  readonly unwanted: boolean
+}
+
+/** The status of an event. The SQL function event_status is the same rule, for lists; a test holds them together. */
+export function eventStatus({ states, unwanted }: DeliveryStates): EventStatus {
+  if (states.includes('leased')) return 'PROCESSING'
+  if (states.includes('waiting')) return 'PENDING'
+  if (states.length === 0) return unwanted ? 'FAILED' : 'COMPLETED'
+  const ended = states.filter((state) => state !== 'cancelled')
+  if (ended.length === 0) return 'CANCELLED'
+  if (ended.every((state) => state === 'completed')) return 'COMPLETED'
+  if (ended.every((state) => state === 'expired')) return 'EXPIRED'
+  const reached = ended.some((state) => state === 'completed' || state === 'finalized')
+  return reached ? 'COMPLETED_WITH_ERRORS' : 'FAILED'
+}

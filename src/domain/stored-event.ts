@@ -1,0 +1,150 @@
+import type { EventSource } from './event.ts'
+
+/** What every event has. */
+export interface CoreFields {
+  readonly id: number
+  readonly type: string | null
+  readonly payloadText: string
+  readonly orderingKey: string | null
+  readonly createdAtMs: number
+}
+
+/** What few events have. */
+export interface RareFields {
+  readonly title: string | null
+  readonly description: string | null
+  readonly tags: readonly string[] | null
+  readonly concurrencyKey: string | null
+  readonly version: string | null
+  readonly source: EventSource | null
+  readonly timestamp: Date | null
+  readonly correlationId: string | null
+  readonly causationId: string | null
+  readonly traceparent: string | null
+  readonly runAt: Date | null
+  readonly expiresAt: Date | null
+  readonly maxRetries: number | null
+}
+
+/** Everything known of an event but its parsed payload. */
+export interface StoredEventFields extends Omit<CoreFields, 'createdAtMs'>, RareFields {
+  readonly createdAt: Date
+}
+
+/** An event as handlers see it. */
+export interface StoredEvent<Type extends string | null = string | null, Payload = unknown>
+  extends StoredEventFields {
+  readonly type: Type
+  /** Parsed when first read, and then kept: a handler that only looks at the key pays nothing. */
+  readonly payload: Payload
+}
+
+export function storedEvent(core: CoreFields, rare: RareFields = noRareFields): StoredEvent {
+  return new LazyEvent(core, rare)
+}
+
+const noRareFields: RareFields = Object.freeze({
+  title: null,
+  description: null,
+  tags: null,
+  concurrencyKey: null,
+  version: null,
+  source: null,
+  timestamp: null,
+  correlationId: null,
+  causationId: null,
+  traceparent: null,
+  runAt: null,
+  expiresAt: null,
+  maxRetries: null,
+})
+
+/**
+ * Thousands of these wait in a runner's hands at once, and the garbage collector copies what waits: so an
+ * event is six fields, and all plain events share one set of nulls.
+ */
+class LazyEvent implements StoredEvent {
+  readonly id: number
+  readonly type: string | null
+  readonly payloadText: string
+  readonly orderingKey: string | null
+  readonly #createdAtMs: number
+  readonly #rare: RareFields
+  #payload: unknown // undefined = not parsed yet; JSON has no undefined
+
+  constructor(core: CoreFields, rare: RareFields) {
+    this.id = core.id
+    this.type = core.type
+    this.payloadText = core.payloadText
+    this.orderingKey = core.orderingKey
+    this.#createdAtMs = core.createdAtMs
+    this.#rare = rare
+  }
+
+  get payload(): unknown {
+    if (this.#payload === undefined) this.#payload = JSON.parse(this.payloadText)
+    return this.#payload
+  }
+
+  get createdAt(): Date {
+    return new Date(this.#createdAtMs)
+  }
+
+  get title(): string | null {
+    return this.#rare.title
+  }
+
+  get description(): string | null {
+    return this.#rare.description
+  }
+
+  get tags(): readonly string[] | null {
+    return this.#rare.tags
+  }
+
+  get concurrencyKey(): string | null {
+    return this.#rare.concurrencyKey
+  }
+
+  get version(): string | null {
+    return this.#rare.version
+  }
+
+  get source(): EventSource | null {
+    return this.#rare.source
+  }
+
+  get timestamp(): Date | null {
+    return this.#rare.timestamp
+  }
+
+  get correlationId(): string | null {
+    return this.#rare.correlationId
+  }
+
+  get causationId(): string | null {
+    return this.#rare.causationId
+  }
+
+  get traceparent(): string | null {
+    return this.#rare.traceparent
+  }
+
+  get runAt(): Date | null {
+    return this.#rare.runAt
+  }
+
+  get expiresAt(): Date | null {
+    return this.#rare.expiresAt
+  }
+
+  get maxRetries(): number | null {
+    return this.#rare.maxRetries
+  }
+
+  /** For logs: all fields, the payload parsed. */
+  toJSON(): object {
+    const { id, type, orderingKey, payload, createdAt } = this
+    return { id, type, orderingKey, ...this.#rare, payload, createdAt }
+  }
+}

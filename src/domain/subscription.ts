@@ -1,0 +1,110 @@
+import { PosthornError } from '../errors.ts'
+import { checkPattern } from './pattern.ts'
+import { checkRetryPolicy, defaultRetry, type RetryPolicy } from './retry.ts'
+import { parseTags } from './tags.ts'
+
+/** What a subscription asks for and how its deliveries are treated. Stored; the same on every node. */
+export interface SubscriptionDefinition {
+  readonly name: string
+  readonly via: 'handler' | 'pull'
+  /** Type patterns: `order.created`, `order.*`, `*`. */
+  readonly types: readonly string[]
+  /** Any of these; null: whatever its tags. */
+  readonly tags: readonly string[] | null
+  readonly retry: RetryPolicy
+  readonly leaseMs: number
+  readonly timeoutMs: number | null
+  /** When a lane's head is buried: the lane goes on, or stops until an operator decides. */
+  readonly onExhausted: 'skip' | 'block'
+  /** Limits over the whole fleet; null: none. */
+  readonly maxConcurrency: number | null
+  readonly ratePerSecond: number | null
+  readonly keyConcurrency: number | null
+}
+
+export type SubscriptionStatus = 'active' | 'paused' | 'draining' | 'suspended' | 'deleted'
+
+export interface Subscription extends SubscriptionDefinition {
+  /** Its number within this database: 21 bits of every delivery's id. */
+  readonly no: number
+  readonly id: string
+  readonly status: SubscriptionStatus
+}
+
+export interface SubscriptionOptions {
+  readonly name: string
+  readonly tags?: string | readonly string[]
+  /** A whole policy, or what differs from the default one. */
+  readonly retry?: RetryPolicy | Partial<Omit<Extract<RetryPolicy, { kind: 'exponential' }>, 'kind'>>
+  readonly leaseMs?: number
+  readonly timeoutMs?: number
+  readonly onExhausted?: 'skip' | 'block'
+  readonly maxConcurrency?: number
+  readonly ratePerSecond?: number
+  readonly keyConcurrency?: number
+}
+
+const defaults = {
+  handler: { retry: defaultRetry.handler, leaseMs: 30_000, timeoutMs: 15 * 60_000 },
+  pull: { retry: defaultRetry.pull, leaseMs: 60_000, timeoutMs: null },
+} as const
+
+export function defineSubscription(
+  via: SubscriptionDefinition['via'],
+  types: readonly string[],
+  options: SubscriptionOptions,
+): SubscriptionDefinition {
+  for (const type of types) checkPattern(type)
+  const { name, tags, retry, leaseMs, timeoutMs, onExhausted } = options
+  if (typeof name !== 'string' || !namePattern.test(name)) {
+    throw badOption('name', '1 to 100 of A-Z a-z 0-9 _ . : -', name)
+  }
+  if (onExhausted !== undefined && onExhausted !== 'skip' && onExhausted !== 'block') {
+    throw badOption('onExhausted', '"skip" or "block"', onExhausted)
+  }
+  return Object.freeze({
+    name,
+    via,
+    types: [...new Set(types)],
+    tags: tags === undefined ? null : parseTags(tags),
+    retry: parseRetry(via, retry),
+    leaseMs: integer('leaseMs', leaseMs ?? defaults[via].leaseMs, 1_000, 43_200_000),
+    timeoutMs:
+      timeoutMs === undefined ? defaults[via].timeoutMs : integer('timeoutMs', timeoutMs, 1, 86_400_000),
+    onExhausted: onExhausted ?? 'skip',
+    maxConcurrency: optional('maxConcurrency', options.maxConcurrency, 1, 100_000),
+    ratePerSecond: rate(options.ratePerSecond),
+    keyConcurrency: optional('keyConcurrency', options.keyConcurrency, 1, 100_000),
+  })
+}
+
+const namePattern = /^[A-Za-z0-9_.:-]{1,100}$/
+
+function parseRetry(via: SubscriptionDefinition['via'], retry: SubscriptionOptions['retry']): RetryPolicy {
+  if (retry === undefined) return defaults[via].retry
+  if ('kind' in retry) return checkRetryPolicy(retry)
+  return checkRetryPolicy({ ...defaultRetry.handler, ...retry })
+}
+
+export function integer(option: string, value: unknown, min: number, max: number): number {
+  if (typeof value === 'number' && Number.isInteger(value) && value >= min && value <= max) return value
+  throw badOption(option, `an integer from ${min} to ${max}`, value)
+}
+
+function optional(option: string, value: unknown, min: number, max: number): number | null {
+  return value === undefined ? null : integer(option, value, min, max)
+}
+
+function rate(value: unknown): number | null {
+  if (value === undefined) return null
+  if (typeof value === 'number' && value > 0 && value <= 1_000_000) return value
+  throw badOption('ratePerSecond', 'a number above 0', value)
+}
+
+function badOption(option: string, expected: string, value: unknown): PosthornError {
+  return new PosthornError('BAD_OPTION', {
+    option,
+    expected,
+    value: value === undefined ? 'undefined' : value,
+  })
+}

@@ -1,0 +1,37 @@
+import { PosthornError } from '../errors.ts'
+import { isStorable, toDetail } from './text.ts'
+
+export const tagsMax = 32
+export const tagCharsMax = 100
+
+/** `"a,b"` or `["a","b"]` as a list: trimmed, each once, in the order given. No tags at all is `null`. */
+export function parseTags(input: unknown): readonly string[] | null {
+  const tags = new Set(listOf(input).map(parseTag))
+  if (tags.size > tagsMax) throw badTags(`at most ${tagsMax} tags`, `${tags.size} tags`)
+  return tags.size === 0 ? null : [...tags]
+}
+
+export function formatTags(tags: readonly string[] | null): string | null {
+  return tags === null || tags.length === 0 ? null : tags.join(',')
+}
+
+/** In the text form `"a, b,"` means two tags; in a list an empty tag is a mistake. */
+function listOf(input: unknown): readonly unknown[] {
+  if (Array.isArray(input)) return input
+  if (typeof input === 'string') return input.split(',').filter((piece) => piece.trim() !== '')
+  throw badTags('text or a list of texts', input)
+}
+
+function parseTag(input: unknown): string {
+  if (typeof input !== 'string') throw badTags('texts', input)
+  const tag = input.trim()
+  if (tag.length < 1 || tag.length > tagCharsMax)
+    throw badTags(`of 1 to ${tagCharsMax} characters each`, input)
+  if (tag.includes(',')) throw badTags('without commas', input)
+  if (!isStorable(tag)) throw badTags('without NUL and lone surrogates', input)
+  return tag
+}
+
+function badTags(expected: string, value: unknown): PosthornError {
+  return new PosthornError('BAD_EVENT', { field: 'tags', expected, value: toDetail(value) })
+}
