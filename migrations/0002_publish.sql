@@ -1,0 +1,309 @@
+-- Publishing: one SQL function for the library, for triggers and for every other language. It routes in the
+-- publisher's own transaction and only inserts, so it waits for nobody but a holder of the same idempotency key.
+
+-- A UUIDv7 on the database's clock.
+create function __schema__.uuid_v7() returns uuid language sql volatile as $$
+  select encode(
+    set_bit(set_bit(
+      overlay(uuid_send(gen_random_uuid())
+        placing substring(int8send((extract(epoch from __schema__.clock()) * 1000)::bigint) from 3) from 1 for 6),
+      52, 1), 53, 1),
+    'hex')::uuid
+$$;
+
+-- A delivery needs no row to have an id: it is made of the event's time, its id and the subscription's number.
+create function __schema__.delivery_id(created_at timestamptz, event_id bigint, subscription int) returns uuid
+  language sql immutable as $$
+  select (lpad(to_hex(floor(extract(epoch from created_at) * 1000)::bigint), 12, '0')
+    || '7' || lpad(to_hex(event_id >> 41), 3, '0')
+    || lpad(to_hex((1::bigint << 63) | ((event_id & 2199023255551) << 21) | subscription), 16, '0'))::uuid
+$$;
+
+-- Every pattern that wants a type: order.created.eu is wanted by itself, order.created.*, order.* and *.
+-- In plpgsql, like route: the plan of a function in SQL is made anew by every statement that calls it.
+create function __schema__.patterns_for(type text) returns text[] language plpgsql immutable as $$
+declare
+  segments text[] := string_to_array(type, '.');
+  patterns text[] := array[type, '*'];
+begin
+  if type is null then return '{}'; end if;   -- an event that only has tags is work, and nothing else
+  for n in 1 .. cardinality(segments) - 1 loop
+    patterns := patterns || (array_to_string(segments[1:n], '.') || '.*');
+  end loop;
+  return patterns;
+end $$;
+
+create function __schema__.route(type text, tags text[]) returns int[] language plpgsql stable as $$
+declare
+  patterns text[] := __schema__.patterns_for(type);
+begin
+  return array(
+    select o.no from (
+      select s.no
+      from __schema__.routes r
+      join __schema__.subscriptions s on s.no = r.subscription
+      where r.pattern = any(patterns)
+        and s.status <> 'deleted'
+        and (s.tags is null or s.tags && route.tags)
+      union
+      select 0 where route.tags is not null   -- an event with tags is work, owed once to the pull queue
+    ) as o
+    order by o.no);
+end $$;
+
+-- The event as it was, for dead letters. Built of json, not jsonb: the payload keeps its bytes.
+create function __schema__.event_document(e __schema__.events) returns json language sql stable as $$
+  select json_build_object(
+    'id', e.id, 'type', e.type, 'title', e.title, 'description', e.description, 'tags', e.tags,
+    'payload', e.payload::json, 'ordering_key', e.ordering_key, 'concurrency_key', e.concurrency_key,
+    'version', e.version, 'source', e.source, 'timestamp', e."timestamp", 'correlation_id', e.correlation_id,
+    'causation_id', e.causation_id, 'traceparent', e.traceparent, 'run_at', e.run_at,
+    'expires_at', e.expires_at, 'max_retries', e.max_retries, 'created_at', e.created_at)
+$$;
+
+-- Publishes many at once. All arguments are arrays of one length, or null where no event has that field;
+-- the library has checked them. Returns a row per event, in the order given. A row with `conflict` was not
+-- stored: its idempotency key belongs to another event (whose id is returned).
+create function __schema__.publish_many(
+  payloads text[],
+  types text[],
+  titles text[] default null,
+  descriptions text[] default null,
+  tag_lists text[] default null,
+  ordering_keys text[] default null,
+  concurrency_keys text[] default null,
+  versions text[] default null,
+  sources text[] default null,
+  timestamps timestamptz[] default null,
+  correlation_ids text[] default null,
+  causation_ids text[] default null,
+  traceparents text[] default null,
+  run_ats timestamptz[] default null,
+  expires_ats timestamptz[] default null,
+  max_retries_list smallint[] default null,
+  idempotency_keys text[] default null,
+  fingerprints bytea[] default null,
+  require_routes boolean[] default null,
+  scope text default '',
+  wake text default ''      -- what to tell other processes at commit; null: nothing, they will poll
+) returns table (place int, id bigint, replayed boolean, conflict boolean, owed text, created_at timestamptz)
+language plpgsql
+set enable_nestloop = off   -- the planner takes every array for ten elements
+set jit = off               -- and compiles what it thinks is expensive, for longer than it runs
+set plan_cache_mode = force_generic_plan   -- and plans anew for every array, for longer than it runs
+as $$
+#variable_conflict use_column
+declare
+  moment timestamptz := __schema__.clock();
+  given_ids bigint[];      -- by place, where keys are given: drawn in the order of the call, which lanes follow
+  new_ids bigint[];        -- those of them that were stored with a key
+  known_places int[];      -- places whose key was used before: not stored again
+  places int[];
+  ids bigint[];
+  owed_lists text[];
+  unrouted_ids bigint[];
+begin
+  if idempotency_keys is not null then
+    given_ids := array(select nextval('__schema__.event_ids') from generate_series(1, cardinality(idempotency_keys)));
+    -- Sorted, so that two callers with the same keys never wait for each other in a circle.
+    with inserted as (
+      insert into __schema__.idempotency_keys (scope, key, event_id, fingerprint, created_at)
+      select publish_many.scope, w.key, w.id, w.fingerprint, moment
+      from (
+        select distinct on (u.key) u.key, u.id, u.fingerprint
+        from unnest(idempotency_keys, given_ids, fingerprints) with ordinality as u(key, id, fingerprint, place)
+        where u.key is not null
+        order by u.key, u.place
+      ) as w
+      on conflict do nothing
+      returning event_id
+    )
+    select coalesce(array_agg(i.event_id), '{}') into new_ids from inserted i;
+    -- A second event with the same key in this call is a repeat as well.
+    select array_agg(u.place) into known_places
+    from unnest(idempotency_keys, given_ids) with ordinality as u(key, id, place)
+    where u.key is not null and u.id <> all(new_ids);
+  end if;
+
+  with item as materialized (
+      select u.place::int as place, coalesce(given_ids[u.place], nextval('__schema__.event_ids')) as id,
+        u.payload, u.type, u.title, u.description, string_to_array(u.tag_list, ',') as tags, u.tag_list,
+        u.ordering_key, u.concurrency_key, u.version, u.source::json as source, u.at, u.correlation_id,
+        u.causation_id, u.traceparent, u.run_at, u.expires_at, u.max_retries, u.require_route
+      from unnest(payloads, types, titles, descriptions, tag_lists, ordering_keys, concurrency_keys, versions,
+          sources, timestamps, correlation_ids, causation_ids, traceparents, run_ats, expires_ats,
+          max_retries_list, require_routes)
+        with ordinality as u(payload, type, title, description, tag_list, ordering_key, concurrency_key,
+          version, source, at, correlation_id, causation_id, traceparent, run_at, expires_at, max_retries,
+          require_route, place)
+      where known_places is null or u.place <> all(known_places)
+    ),
+    -- One look-up per kind of event in the call, not per event.
+    kind as materialized (
+      select k.type, k.tag_list, __schema__.route(k.type, string_to_array(k.tag_list, ',')) as owed,
+        t.max_age_ms, t.require_route
+      from (select distinct coalesce(i.type, '') as type, coalesce(i.tag_list, '') as tag_list from item i) as d
+      cross join lateral (select nullif(d.type, '') as type, nullif(d.tag_list, '') as tag_list) as k
+      left join __schema__.event_types t on t.type = k.type
+    ),
+    routed as materialized (
+      select i.*, k.owed, coalesce(i.require_route, k.require_route, false) as must_route,
+        coalesce(i.expires_at, moment + k.max_age_ms * interval '1 ms') as ends_at,
+        case when i.run_at > moment then i.run_at end as due_at
+      from item i
+      join kind k on coalesce(k.type, '') = coalesce(i.type, '') and coalesce(k.tag_list, '') = coalesce(i.tag_list, '')
+    ),
+    stored as (
+      insert into __schema__.events (id, type, title, description, tags, payload, ordering_key, concurrency_key,
+        version, source, "timestamp", correlation_id, causation_id, traceparent, run_at, expires_at,
+        max_retries, owed, created_at)
+      select r.id, r.type, r.title, r.description, r.tags, r.payload, r.ordering_key, r.concurrency_key,
+        r.version, r.source, r.at, r.correlation_id, r.causation_id, r.traceparent, r.run_at, r.ends_at,
+        r.max_retries, r.owed, moment
+      from routed r
+    ),
+    target as materialized (
+      select k.type, k.tag_list, s.no, s.key_concurrency is not null as gated, s.via = 'pull' as pulled
+      from kind k
+      cross join lateral unnest(k.owed) as o(no)
+      join __schema__.subscriptions s on s.no = o.no
+    ),
+    delivery as materialized (
+      select r.place, r.id, t.no, r.ordering_key, r.due_at, r.ends_at as expires_at,
+        case when t.gated then r.concurrency_key end as concurrency_key,
+        case when t.pulled then r.tags end as tags,
+        case when t.no = 0 then r.max_retries end as max_failures
+      from routed r
+      join target t on coalesce(t.type, '') = coalesce(r.type, '') and coalesce(t.tag_list, '') = coalesce(r.tag_list, '')
+    ),
+    -- Without a key a delivery is ready, or deferred until it is due. With one it enters its lane through the
+    -- inbox; if it is delayed, only when it is due, and until then it holds nobody up.
+    sent as (
+      insert into __schema__.runs (subscription, state, event_ids, first_id, ordering_key, concurrency_key, tags,
+        due_at, expires_at, max_failures)
+      select d.no,
+        (case when d.due_at is null then 'ready'
+          when num_nonnulls(d.ordering_key, d.concurrency_key) = 0 then 'deferred'
+          else 'delayed' end)::__schema__.run_state,
+        array_agg(d.id order by d.id), min(d.id),   -- a hash join gives them in any order
+        d.ordering_key, d.concurrency_key, d.tags, d.due_at, d.expires_at, d.max_failures
+      from delivery d
+      where d.due_at is not null or num_nonnulls(d.ordering_key, d.concurrency_key) = 0
+      group by d.no, d.ordering_key, d.concurrency_key, d.tags, d.due_at, d.expires_at, d.max_failures, (d.place - 1) / 200
+    ),
+    lane_arrivals as (
+      insert into __schema__.inbox (subscription, event_ids, ordering_keys, concurrency_keys, tags, expires_at, max_failures)
+      select d.no, array_agg(d.id), array_agg(d.ordering_key),
+        case when count(d.concurrency_key) > 0 then array_agg(d.concurrency_key) end,
+        d.tags, d.expires_at, d.max_failures
+      from delivery d
+      where d.due_at is null and num_nonnulls(d.ordering_key, d.concurrency_key) > 0
+      group by d.no, d.tags, d.expires_at, d.max_failures, (d.place - 1) / 1000
+    )
+    select array_agg(r.place), array_agg(r.id), array_agg(array_to_string(r.owed, ',')),
+      array_agg(r.id) filter (where r.must_route and r.owed = '{}')
+    into places, ids, owed_lists, unrouted_ids
+    from routed r;
+
+  return query
+    select u.place, u.id, false, false, u.owed, moment from unnest(places, ids, owed_lists) as u(place, id, owed);
+
+  if unrouted_ids is not null then
+    insert into __schema__.dead_letters (id, event_id, kind, reason, attempts, failures, event_snapshot, buried_at)
+    select __schema__.uuid_v7(), e.id, 'buried', 'no_handler', 0, 0, __schema__.event_document(e), moment
+    from __schema__.events e
+    where e.id = any(unrouted_ids);
+  end if;
+
+  if known_places is not null then
+    -- A statement of its own, hence a new snapshot: it sees the first publish, whoever committed it.
+    return query
+      select p.place, k.event_id, true, k.fingerprint <> fingerprints[p.place], array_to_string(e.owed, ','), e.created_at
+      from unnest(known_places) as p(place)
+      join __schema__.idempotency_keys k on k.key = idempotency_keys[p.place]
+      left join __schema__.events e on e.id = k.event_id
+        and e.id = any(array(
+          select o.event_id from __schema__.idempotency_keys o
+          where o.scope = publish_many.scope and o.key = any(idempotency_keys)))
+      where k.scope = publish_many.scope and k.key = any(idempotency_keys);
+  end if;
+
+  if wake is not null then perform pg_notify('posthorn.' || btrim('__schema__', '"'), wake); end if;
+end $$;
+
+-- The same for one event, with names and checks, for triggers and hand-written SQL:
+--   select posthorn.publish('order.created', '{"order": 7}', ordering_key => 'customer-3');
+create function __schema__.publish(
+  type text,
+  payload text,
+  title text default null,
+  description text default null,
+  tags text default null,
+  ordering_key text default null,
+  concurrency_key text default null,
+  run_at timestamptz default null,
+  expires_at timestamptz default null,
+  max_retries int default null,
+  idempotency_key text default null,
+  correlation_id text default null,
+  causation_id text default null,
+  traceparent text default null,
+  require_route boolean default null,
+  notify boolean default true
+) returns bigint language plpgsql as $$
+declare
+  tag_list text;
+  answer record;
+begin
+  if type is null and title is null then
+    raise exception 'Expected type or title, got neither.' using errcode = '22023';
+  end if;
+  if type is not null and type !~ '^[A-Za-z0-9_.:-]{1,100}$' then
+    raise exception 'Expected type to be up to 100 of A-Z a-z 0-9 _ . : -, got %.', left(type, 200) using errcode = '22023';
+  end if;
+  select string_agg(t.tag, ',' order by t.place) into tag_list from (
+    select distinct on (btrim(u.tag)) btrim(u.tag) as tag, u.place
+    from unnest(string_to_array(tags, ',')) with ordinality as u(tag, place)
+    where btrim(u.tag) <> ''
+    order by btrim(u.tag), u.place
+  ) as t;
+  if type is null and tag_list is null then
+    raise exception 'Expected type or tags, got neither.' using errcode = '22023';
+  end if;
+  if exists (select 1 from unnest(string_to_array(tag_list, ',')) as t(tag) where length(t.tag) > 100)
+    or cardinality(string_to_array(tag_list, ',')) > 32 then
+    raise exception 'Expected tags to be up to 32 of up to 100 characters, got %.', left(tags, 200) using errcode = '22023';
+  end if;
+  if ordering_key = '' or length(ordering_key) > 255 then
+    raise exception 'Expected ordering_key to have 1 to 255 characters, got %.', left(ordering_key, 300) using errcode = '22023';
+  end if;
+  if max_retries < 1 or max_retries > 1000 then
+    raise exception 'Expected max_retries to be 1 to 1000, got %.', max_retries using errcode = '22023';
+  end if;
+  if run_at >= expires_at then
+    raise exception 'Expected run_at to be before expires_at, got % and %.', run_at, expires_at using errcode = '22023';
+  end if;
+  if payload is null or octet_length(payload) > 1048576 then
+    raise exception 'Expected payload to be JSON text of up to 1048576 bytes, got %.',
+      coalesce(octet_length(payload) || ' bytes', 'null') using errcode = '22023';
+  end if;
+  perform payload::json;   -- raises 22P02 with the place of the fault
+
+  select * into answer from __schema__.publish_many(
+    array[payload], array[type], array[title], array[description], array[tag_list], array[ordering_key],
+    array[concurrency_key], null, null, null, array[correlation_id], array[causation_id], array[traceparent],
+    array[run_at], array[expires_at], array[max_retries::smallint],
+    case when idempotency_key is not null then array[idempotency_key] end,
+    array[sha256(convert_to(json_build_array(type, payload, title, description, tag_list, ordering_key, concurrency_key,
+      run_at, expires_at, max_retries, correlation_id, causation_id, traceparent, require_route)::text, 'UTF8'))],
+    array[require_route], '', case when notify then '' end);
+  if answer.conflict then
+    raise exception 'The idempotency key % was used before for another event (id %).', idempotency_key, answer.id
+      using errcode = '22023';
+  end if;
+  return answer.id;
+end $$;
+
+-- The pull queue: every event with tags is owed to it once.
+insert into __schema__.subscriptions (id, name, via, retry, lease_ms)
+values (__schema__.uuid_v7(), 'work', 'pull', '{"kind": "fixed", "delayMs": 300000, "failuresMax": 3}', 60000);

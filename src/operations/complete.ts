@@ -1,0 +1,132 @@
+import { numberArray } from '../db/array.ts'
+import { type Database, defineStatement } from '../db/database.ts'
+
+/** A whole run that succeeded: what took how long, in the order of its deliveries. */
+export interface CompleteRequest {
+  readonly runId: number
+  readonly token: number
+  readonly startedAfterMs: readonly number[]
+  readonly executionMs: readonly number[]
+}
+
+/**
+ * Completes whole unkeyed runs, the common case, at half the cost of settling their deliveries one by one:
+ * the run's own row says what they are. Returns the runs it completed; the others are for `settle` to judge.
+ */
+export async function complete(db: Database, requests: readonly CompleteRequest[]): Promise<number[]> {
+  const values = [
+    numberArray(requests.map((request) => request.runId)),
+    numberArray(requests.map((request) => request.token)),
+    requests.map((request) => numberArray(request.startedAfterMs)),
+    requests.map((request) => numberArray(request.executionMs)),
+  ]
+  const rows = await db.once<[runId: number]>(completeStatement(db), values, plans)
+  return rows.map(([runId]) => runId)
+}
+
+/** By `= any($1)` and hash, as in settle: a partial index would tempt the planner to read all leases for each. */
+const plans = { indexPlans: true, hashJoins: true } as const
+
+const completeStatement = defineStatement(
+  'complete',
+  `with done as (
+    delete from __schema__.runs r
+    using unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) as g(run_id, token, started, execution)
+    where r.id = any($1) and r.id = g.run_id and r.token = g.token and r.state = 'leased'
+      and r.ordering_key is null and r.concurrency_key is null
+      and cardinality(r.event_ids) = cardinality(g.started::int[])
+    returning r.id, r.subscription, r.event_ids, r.attempts, r.failures, r.worker, r.token, r.leased_at,
+      g.started::int[] as started, g.execution::int[] as execution
+  ),
+  recorded as (
+    insert into __schema__.audit (event_id, subscription, settlement, attempt, failures, worker, token, leased_at,
+      started_at, finished_at, execution_ms)
+    select u.event_id, d.subscription, 'completed', case when u.place = 1 then d.attempts else 0 end + 1,
+      case when u.place = 1 then d.failures else 0 end, d.worker, d.token, d.leased_at,
+      d.leased_at + u.started_after_ms * interval '1 ms', __schema__.clock(), u.execution_ms
+    from done d
+    cross join lateral unnest(d.event_ids, d.started, d.execution)
+      with ordinality as u(event_id, started_after_ms, execution_ms, place)
+  )
+  select d.id from done d`,
+)
+
+/** The head of a lane that succeeded. */
+export interface CompleteHead {
+  readonly runId: number
+  readonly token: number
+  readonly eventId: number
+  readonly startedAfterMs: number
+  readonly executionMs: number
+}
+
+/**
+ * Completes heads of lanes, the other common case: the run goes on without its head, or is gone and leaves a
+ * note that its lane is free. Returns the positions of those it did not complete, for `settle` to judge.
+ */
+export async function completeHeads(db: Database, heads: readonly CompleteHead[]): Promise<number[]> {
+  const values = [
+    numberArray(heads.map((head) => head.runId)),
+    numberArray(heads.map((head) => head.token)),
+    numberArray(heads.map((head) => head.eventId)),
+    numberArray(heads.map((head) => head.startedAfterMs)),
+    numberArray(heads.map((head) => head.executionMs)),
+  ]
+  const rows = await db.once<[position: number]>(completeHeadsStatement(db), values, plans)
+  return rows.map(([position]) => position)
+}
+
+/** `first_id` is left alone while the run stays leased: it is indexed, and the update would leave its page. */
+const completeHeadsStatement = defineStatement(
+  'complete_heads',
+  `with given as materialized (
+    select g.run_id, g.token, g.event_id, g.started_after_ms, g.execution_ms, g.position
+    from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::int[], $5::int[])
+      with ordinality as g(run_id, token, event_id, started_after_ms, execution_ms, position)
+  ),
+  advanced as (
+    update __schema__.runs r
+    set event_ids = r.event_ids[2:], attempts = 0, failures = 0, suspect = false,
+      state = (case when r.granted > 1 then 'leased' else 'ready' end)::__schema__.run_state,
+      token = case when r.granted > 1 then r.token end,
+      granted = case when r.granted > 1 then r.granted - 1 end,
+      first_id = case when r.granted > 1 then r.first_id else r.event_ids[2] end
+    from given g
+    join __schema__.runs o on o.id = g.run_id and o.id = any($1)   -- as it was: an update returns what it has become
+    where r.id = any($1) and r.id = g.run_id and r.token = g.token and r.state = 'leased' and r.event_ids[1] = g.event_id
+      and r.ordering_key is not null and r.concurrency_key is null and r.several
+    returning g.position, g.event_id, g.token, g.started_after_ms, g.execution_ms, r.subscription, o.attempts,
+      o.failures, r.worker, r.leased_at
+  ),
+  gone as (
+    delete from __schema__.runs r
+    using given g
+    where r.id = any($1) and r.id = g.run_id and r.token = g.token and r.state = 'leased' and r.event_ids[1] = g.event_id
+      and r.ordering_key is not null and r.concurrency_key is null and not r.several
+    returning g.position, g.event_id, g.token, g.started_after_ms, g.execution_ms, r.subscription, r.attempts,
+      r.failures, r.worker, r.leased_at, r.ordering_key, r.position as lane_position
+  ),
+  completed as (
+    select a.position, a.event_id, a.token, a.started_after_ms, a.execution_ms, a.subscription, a.attempts,
+      a.failures, a.worker, a.leased_at
+    from advanced a
+    union all
+    select g.position, g.event_id, g.token, g.started_after_ms, g.execution_ms, g.subscription, g.attempts,
+      g.failures, g.worker, g.leased_at
+    from gone g
+  ),
+  recorded as (
+    insert into __schema__.audit (event_id, subscription, settlement, attempt, failures, worker, token, leased_at,
+      started_at, finished_at, execution_ms)
+    select c.event_id, c.subscription, 'completed', c.attempts + 1, c.failures, c.worker, c.token, c.leased_at,
+      c.leased_at + c.started_after_ms * interval '1 ms', __schema__.clock(), c.execution_ms
+    from completed c
+  ),
+  noted as (
+    insert into __schema__.inbox (subscription, ordering_keys, positions)
+    select g.subscription, array_agg(g.ordering_key), array_agg(g.lane_position)
+    from gone g
+    group by g.subscription
+  )
+  select g.position from given g where g.position not in (select c.position from completed c)`,
+)

@@ -1,0 +1,67 @@
+import { type Connection, defineStatement } from '../db/database.ts'
+
+export interface LogEntry {
+  /** Unique and growing with time within an event; that of a lease in force is provisional. */
+  readonly id: number
+  readonly eventId: number
+  readonly subscription: number
+  readonly workerId: string | null
+  readonly action: LogAction
+  readonly statusCode: number | null
+  readonly errorMessage: string | null
+  readonly executionTimeMs: number | null
+  readonly createdAt: Date
+}
+
+export type LogAction =
+  | 'PICKED'
+  | 'STARTED'
+  | 'COMPLETED'
+  | 'FAILED'
+  | 'SNOOZED'
+  | 'RELEASED'
+  | 'RESET'
+  | 'EXPIRED'
+  | 'CANCELLED'
+  | 'DISCARDED'
+  | 'REDRIVEN'
+
+/** More attempts than this on one event are read in part, the newest: nothing else bounds a log. */
+const entriesMax = 3000
+
+/** What was done about an event, oldest first. */
+export async function readLog(
+  db: Connection & { readonly schema: string },
+  eventId: number,
+): Promise<LogEntry[]> {
+  const rows = await db.run<LogRow>(readLogEntries(db), [eventId, entriesMax])
+  return rows.reverse().map(entryFromRow)
+}
+
+const readLogEntries = defineStatement(
+  'read_log',
+  `select l.id, l.event_id, l.subscription, l.worker_id, l.action, l.status_code, l.error_message, l.execution_time_ms,
+    l.created_at
+  from __schema__.event_log l
+  where l.event_id = $1
+  order by l.id desc
+  limit $2`,
+)
+
+type LogRow = [
+  id: number,
+  eventId: number,
+  subscription: number,
+  workerId: string | null,
+  action: LogAction,
+  statusCode: number | null,
+  errorMessage: string | null,
+  executionTimeMs: number | null,
+  createdAt: Date,
+]
+
+function entryFromRow(row: LogRow): LogEntry {
+  const [id, eventId, subscription, workerId, action, statusCode, errorMessage, executionTimeMs, createdAt] =
+    row
+  return { id, eventId, subscription, workerId, action, statusCode, errorMessage, executionTimeMs, createdAt }
+}

@@ -1,0 +1,61 @@
+import { type Database, defineStatement } from '../db/database.ts'
+
+export interface Heartbeat {
+  readonly runId: number
+  readonly token: number
+  readonly leaseMs: number
+  /** The deliveries of the run that are being attempted now. */
+  readonly begun: readonly number[]
+}
+
+export interface HeldRun {
+  readonly runId: number
+  /** Deliveries that an operator has cancelled since. */
+  readonly cancelled: readonly number[]
+}
+
+/** Renews many leases at once, and says which of them are still held: the others are lost. */
+export async function heartbeat(db: Database, beats: readonly Heartbeat[]): Promise<HeldRun[]> {
+  const values = [
+    beats.map((beat) => beat.runId),
+    beats.map((beat) => beat.token),
+    beats.map((beat) => beat.leaseMs),
+    beats.map((beat) => `{${beat.begun.join(',')}}`),
+  ]
+  const rows = await db.once<HeldRow>(heartbeatStatement(db), values, { durable: false, indexPlans: true })
+  return rows.map(([runId, cancelled]) => ({ runId, cancelled: cancelled ?? [] }))
+}
+
+/**
+ * A run that a handler is settling in its own transaction is locked; it is skipped rather than waited for,
+ * since nobody can reclaim it either.
+ */
+const heartbeatStatement = defineStatement(
+  'heartbeat',
+  `with given as materialized (
+    select g.run_id, g.token, g.lease_ms, g.begun::bigint[] as begun
+    from unnest($1::bigint[], $2::bigint[], $3::int[], $4::text[]) as g(run_id, token, lease_ms, begun)
+  ),
+  held as materialized (
+    select r.id, r.cancelled
+    from __schema__.runs r
+    join given g on g.run_id = r.id and g.token = r.token
+    where r.state = 'leased'
+  ),
+  unlocked as materialized (
+    select r.id, g.lease_ms, g.begun
+    from __schema__.runs r
+    join given g on g.run_id = r.id and g.token = r.token
+    where r.state = 'leased'
+    for update of r skip locked
+  ),
+  renewed as (
+    update __schema__.runs r
+    set leased_until = __schema__.clock() + u.lease_ms * interval '1 ms', begun = u.begun
+    from unlocked u
+    where r.id = u.id
+  )
+  select h.id, h.cancelled from held h`,
+)
+
+type HeldRow = [runId: number, cancelled: number[] | null]

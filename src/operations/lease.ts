@@ -1,0 +1,257 @@
+import { type Connection, type Database, defineStatement, type Statement } from '../db/database.ts'
+import type { LeasedRun } from '../domain/delivery.ts'
+import { type EventRow, eventColumns, eventFromRow } from './event-row.ts'
+import { spend, takeTurn } from './limit.ts'
+
+/** What one subscription is asked for. */
+export interface LeaseWant {
+  readonly subscription: number
+  /** No lease call returns more deliveries than this. */
+  readonly eventsMax: number
+  /** How many runs to look at: `eventsMax` if they hold one delivery each, fewer if they are long. */
+  readonly runsMax: number
+  /** Whether a suspect may be handed out: a process runs one at a time, or a crash would blame its neighbours. */
+  readonly suspects: boolean
+  readonly leaseMs: number
+  /** Deliveries of one lane per call: 1 over HTTP; in process a lane's owner may have many. */
+  readonly laneMax: number
+  /** It has a limit over the whole fleet, so its leases go one after the other. */
+  readonly limited: boolean
+}
+
+export interface LeaseRequest {
+  readonly wants: readonly LeaseWant[]
+  readonly token: number
+  readonly worker: number
+  /** `'granted'`: whoever leases has begun (pull). `'reported'`: beginnings are reported later (in process). */
+  readonly begins: 'granted' | 'reported'
+  /** Only runs with any of these tags; null: whatever their tags. */
+  readonly tags: readonly string[] | null
+}
+
+/** A crash of the database may forget a lease: then the delivery is simply leased again. */
+const transactionOptions = { durable: false, indexPlans: true } as const
+
+/** Leases the oldest runs that are ready. */
+export async function lease(db: Database, request: LeaseRequest): Promise<LeasedRun[]> {
+  if (request.wants.length === 0) return []
+  if (request.wants.some((want) => want.limited)) {
+    return db.transaction((tx) => leaseLimited(tx, db, request), transactionOptions)
+  }
+  const rows = await db.once<LeaseRow>(leaseStatement(db, request), leaseValues(request), transactionOptions)
+  return runsFromRows(rows, request.token)
+}
+
+async function leaseLimited(tx: Connection, db: Database, request: LeaseRequest): Promise<LeasedRun[]> {
+  const limited = request.wants.filter((want) => want.limited).map((want) => want.subscription)
+  const room = await takeTurn(tx, db, limited)
+  const wants = request.wants
+    .map((want) => ({
+      ...want,
+      eventsMax: Math.min(want.eventsMax, room.get(want.subscription) ?? want.eventsMax),
+    }))
+    .filter((want) => want.eventsMax > 0)
+  if (wants.length === 0) return []
+  const rows = await tx.run<LeaseRow>(leaseStatement(db, request), leaseValues({ ...request, wants }))
+  const runs = runsFromRows(rows, request.token)
+  await spend(tx, db, runs)
+  return runs
+}
+
+export function leaseStatement(db: { readonly schema: string }, { tags }: LeaseRequest): Statement {
+  return tags === null ? leaseOldest(db) : leaseTagged(db)
+}
+
+export function leaseValues({ wants, token, worker, begins, tags }: LeaseRequest): unknown[] {
+  const values = [
+    wants.map((want) => want.subscription),
+    wants.map((want) => want.eventsMax),
+    wants.map((want) => want.runsMax),
+    wants.map((want) => want.suspects),
+    wants.map((want) => want.leaseMs),
+    token,
+    worker,
+    begins === 'granted',
+    wants.map((want) => want.laneMax),
+    wants.map((want) => want.limited),
+  ]
+  return tags === null ? values : [...values, tags]
+}
+
+const runColumns = `r.id, r.subscription, r.event_ids, r.first_id, r.ordering_key, r.tags, r.expires_at,
+        r.max_failures, r.suspect`
+
+const wanted = `
+  wanted as materialized (
+    select w.subscription, w.events_max, w.runs_max, w.suspects, w.lease_ms, w.lane_max
+    from unnest($1::int[], $2::int[], $3::int[], $4::boolean[], $5::int[], $9::int[], $10::boolean[])
+      as w(subscription, events_max, runs_max, suspects, lease_ms, lane_max, limited)
+    join __schema__.subscriptions s on s.no = w.subscription
+    where s.status in ('active', 'draining')
+      -- a caller that has not yet heard of a limit gets nothing until it has
+      and (w.limited or num_nonnulls(s.max_concurrency, s.rate_per_second) = 0)
+  )`
+
+/** What ends within a minute comes first, for half of what is asked; then the oldest. */
+const foundOldest = `
+  ending as materialized (
+    select w.events_max, w.lease_ms, w.lane_max, r.*
+    from wanted w
+    cross join lateral (
+      select ${runColumns}
+      from __schema__.runs r
+      where r.subscription = w.subscription and r.state = 'ready' and not r.suspect
+        and r.expires_at > __schema__.clock() and r.expires_at <= __schema__.clock() + interval '60 s'
+      order by r.expires_at
+      limit (w.runs_max + 1) / 2
+      for update skip locked
+    ) as r
+  ),
+  oldest as materialized (
+    select w.events_max, w.lease_ms, w.lane_max, r.*
+    from wanted w
+    cross join lateral (
+      select ${runColumns}
+      from __schema__.runs r
+      where r.subscription = w.subscription and r.state = 'ready'
+        and (w.suspects or not r.suspect)
+        and (r.expires_at is null or r.expires_at > __schema__.clock())
+      order by r.first_id
+      limit w.runs_max
+      for update skip locked
+    ) as r
+  ),
+  found as materialized (
+    select 0 as urgency, e.* from ending e
+    union all
+    select 1, o.* from oldest o where o.id not in (select e.id from ending e)
+  )`
+
+/** The same for a pull worker that wants any of some tags: each tag offers its oldest. */
+const foundTagged = `
+  offered as materialized (
+    select distinct on (r.id) w.events_max, w.lease_ms, w.lane_max, r.*
+    from wanted w
+    cross join unnest($11::text[]) as t(tag)
+    cross join lateral (
+      select ${runColumns}
+      from __schema__.ready_tags g
+      join __schema__.runs r on r.id = g.run_id
+      where g.subscription = w.subscription and g.tag = t.tag and r.state = 'ready'
+        and (w.suspects or not r.suspect)
+        and (r.expires_at is null or r.expires_at > __schema__.clock())
+      order by g.first_id
+      limit w.runs_max
+      for update of r skip locked
+    ) as r
+    order by r.id
+  ),
+  found as materialized (
+    select case when o.expires_at <= __schema__.clock() + interval '60 s' then 0 else 1 end as urgency,
+      o.events_max, o.lease_ms, o.lane_max, o.id, o.subscription, o.event_ids, o.first_id, o.ordering_key, o.tags,
+      o.expires_at, o.max_failures, o.suspect
+    from offered o
+  )`
+
+/**
+ * Of what was found, take what fits. The rest of an unkeyed run stays behind for others; the rest of a lane
+ * stays in the run, owned but not granted, since nobody else may have it. A suspect is leased alone.
+ */
+const takeAndReturn = `
+  sized as materialized (
+    select f.*, case when f.suspect then 1 when f.ordering_key is null then cardinality(f.event_ids)
+      else least(cardinality(f.event_ids), f.lane_max) end as offered
+    from found f
+  ),
+  counted as materialized (
+    select s.*,
+      sum(s.offered) over (partition by s.subscription, s.urgency order by s.first_id, s.id) - s.offered as before,
+      case s.urgency when 0 then (s.events_max + 1) / 2
+        else s.events_max - least((s.events_max + 1) / 2,
+          coalesce(sum(s.offered) filter (where s.urgency = 0) over (partition by s.subscription), 0))
+      end as room,
+      row_number() over by_age as rank,
+      bool_or(s.suspect) over by_age as at_suspect
+    from sized s
+    window by_age as (partition by s.subscription order by s.urgency, s.first_id, s.id)
+  ),
+  taken as materialized (
+    select c.*, least(c.offered, c.room - c.before)::smallint as granted
+    from counted c
+    where c.before < c.room
+      -- one suspect per call, whatever its subscription: two that are out together are charged together
+      and (not c.at_suspect or c.id = (
+        select f.id from counted f where f.suspect and f.rank = 1 order by f.urgency, f.first_id, f.id limit 1))
+  ),
+  left_behind as (
+    insert into __schema__.runs (subscription, state, event_ids, first_id, tags, expires_at, max_failures)
+    select t.subscription, 'ready', t.event_ids[t.granted + 1:], t.event_ids[t.granted + 1], t.tags,
+      t.expires_at, t.max_failures
+    from taken t
+    where t.ordering_key is null and t.granted < cardinality(t.event_ids)
+  ),
+  leased as (
+    update __schema__.runs r
+    set state = 'leased',
+      event_ids = case when t.ordering_key is null then t.event_ids[1:t.granted] else t.event_ids end,
+      token = $6, worker = $7, granted = t.granted, cancelled = null,
+      leased_at = __schema__.clock(), leased_until = __schema__.clock() + t.lease_ms * interval '1 ms',
+      begun = case when $8::boolean or t.suspect then t.event_ids[1:t.granted] end
+    from taken t
+    where r.id = t.id
+    returning r.id, r.subscription, r.event_ids, r.ordering_key, r.granted, r.attempts, r.failures, r.suspect,
+      r.leased_until
+  )
+  -- What belongs to the run comes with its first delivery only.
+  select l.id, u.place,
+    case when u.place = 1 then array[l.subscription, l.attempts, l.failures, (l.ordering_key is not null)::int,
+      l.suspect::int] end,
+    case when u.place = 1 then date_part('epoch', l.leased_until) * 1000 end,
+    ${eventColumns}
+  from leased l
+  cross join lateral unnest(l.event_ids[1:l.granted]) with ordinality as u(event_id, place)
+  join __schema__.events e on e.id = u.event_id`
+
+const leaseOldest = defineStatement('lease', `with ${wanted}, ${foundOldest}, ${takeAndReturn}`)
+const leaseTagged = defineStatement('lease_tagged', `with ${wanted}, ${foundTagged}, ${takeAndReturn}`)
+
+type LeaseRow = [
+  runId: number,
+  place: number,
+  run: [subscription: number, attempts: number, failures: number, lane: number, suspect: number] | null,
+  leasedUntilMs: number | null,
+  ...event: EventRow,
+]
+
+/** Rows come in any order: `place` says where a delivery stands in its run. */
+function runsFromRows(rows: readonly LeaseRow[], token: number): LeasedRun[] {
+  const runs = new Map<number, LeasedRun>()
+  const heads = new Map<number, { attempts: number; failures: number }>()
+  for (const [id, , run, leasedUntilMs] of rows) {
+    if (run === null || leasedUntilMs === null) continue
+    const [subscription, attempts, failures, lane, suspect] = run
+    runs.set(id, {
+      id,
+      subscription,
+      token,
+      lane: lane === 1,
+      suspect: suspect === 1,
+      leasedUntil: new Date(leasedUntilMs),
+      deliveries: [],
+    })
+    // Only the head of a run can have been tried before.
+    heads.set(id, { attempts, failures })
+  }
+  for (const row of rows) {
+    const [id, place] = row
+    const run = runs.get(id) as LeasedRun
+    const head = place === 1 ? heads.get(id) : undefined
+    run.deliveries[place - 1] = {
+      run,
+      event: eventFromRow(row, 4),
+      attempt: (head?.attempts ?? 0) + 1,
+      failures: head?.failures ?? 0,
+    }
+  }
+  return [...runs.values()]
+}

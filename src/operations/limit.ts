@@ -1,0 +1,52 @@
+import { type Connection, type Database, defineStatement } from '../db/database.ts'
+import type { LeasedRun } from '../domain/delivery.ts'
+
+/**
+ * Waits for this transaction's turn to lease from limited subscriptions, and says how many deliveries each of
+ * them may hand out. The count is a statement of its own: it must see what the one before us leased.
+ */
+export async function takeTurn(
+  tx: Connection,
+  db: Database,
+  subscriptions: readonly number[],
+): Promise<Map<number, number>> {
+  await tx.run(lockStatement(db), [subscriptions])
+  const rows = await tx.run<[subscription: number, room: number]>(roomStatement(db), [subscriptions])
+  return new Map(rows)
+}
+
+/** Takes what was leased out of the buckets of those with a rate. */
+export async function spend(tx: Connection, db: Database, runs: readonly LeasedRun[]): Promise<void> {
+  const spent = new Map<number, number>()
+  for (const run of runs)
+    spent.set(run.subscription, (spent.get(run.subscription) ?? 0) + run.deliveries.length)
+  await tx.run(spendStatement(db), [[...spent.keys()], [...spent.values()]])
+}
+
+const lockStatement = defineStatement(
+  'lock_limits',
+  `select l.subscription from __schema__.limits l where l.subscription = any($1::int[]) order by l.subscription for update`,
+)
+
+const tokensNow = `least(greatest(s.rate_per_second, 1),
+      l.tokens + s.rate_per_second * extract(epoch from __schema__.clock() - l.refilled_at))`
+
+const roomStatement = defineStatement(
+  'limit_room',
+  `select l.subscription, least(
+    case when s.rate_per_second is null then 1000000 else floor(${tokensNow}) end,
+    coalesce(s.max_concurrency, 1000000) - case when s.max_concurrency is null then 0 else (
+      select coalesce(sum(r.granted), 0) from __schema__.runs r
+      where r.subscription = l.subscription and r.state = 'leased') end)::int
+  from __schema__.limits l
+  join __schema__.subscriptions s on s.no = l.subscription
+  where l.subscription = any($1::int[])`,
+)
+
+const spendStatement = defineStatement(
+  'spend_limits',
+  `update __schema__.limits l
+  set tokens = ${tokensNow} - g.spent, refilled_at = __schema__.clock()
+  from unnest($1::int[], $2::int[]) as g(subscription, spent), __schema__.subscriptions s
+  where l.subscription = g.subscription and s.no = g.subscription and s.rate_per_second is not null`,
+)

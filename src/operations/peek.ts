@@ -1,0 +1,33 @@
+import { type Database, defineStatement } from '../db/database.ts'
+
+export interface Peek {
+  /** Something to lease or to admit for these subscriptions. */
+  readonly work: boolean
+  /** A lease has ended, or a delivery has outlived its time. */
+  readonly overdue: boolean
+}
+
+/** Whether there is anything to do: one cheap look, so that an idle process asks little. */
+export async function peek(db: Database, subscriptions: readonly number[]): Promise<Peek> {
+  const [row] = await db.run<[work: boolean, overdue: boolean]>(peekStatement(db), [subscriptions])
+  return { work: row?.[0] ?? false, overdue: row?.[1] ?? false }
+}
+
+const peekStatement = defineStatement(
+  'peek',
+  `select
+    exists (select 1 from __schema__.inbox)
+      or exists (
+        select 1 from __schema__.runs r
+        where r.state in ('deferred', 'delayed') and r.due_at <= __schema__.clock())
+      or exists (
+        select 1
+        from __schema__.subscriptions s
+        where s.no = any($1::int[]) and s.status in ('active', 'draining')
+          and exists (select 1 from __schema__.runs r where r.subscription = s.no and r.state = 'ready')),
+    exists (select 1 from __schema__.runs r where r.state = 'leased' and r.leased_until < __schema__.clock())
+      or exists (select 1 from __schema__.runs r
+        where r.expires_at is not null and r.expires_at <= __schema__.clock() and r.state <> 'leased')
+      or exists (select 1 from __schema__.lane_queue q
+        where q.expires_at is not null and q.expires_at <= __schema__.clock())`,
+)

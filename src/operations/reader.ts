@@ -1,0 +1,34 @@
+import type { Connection, Database } from '../db/database.ts'
+
+/** A connection that knows its schema, for statements whose text depends on what is asked. */
+export interface Reader extends Connection {
+  readonly schema: string
+}
+
+const settings = `set transaction isolation level repeatable read, read only;
+  set local jit = off;
+  set local max_parallel_workers_per_gather = 0`
+
+/**
+ * Several statements that see the same moment. Compiling a plan (JIT) or starting workers takes longer than any
+ * of our reads, and the planner, which can't know that a limit ends them soon, would often choose to.
+ */
+export async function readAtOnce<T>(db: Database, work: (reader: Reader) => Promise<T>): Promise<T> {
+  return db.transaction(async (tx) => {
+    await tx.query(settings)
+    return work({
+      schema: db.schema,
+      query: (text, values) => tx.query(text.replaceAll('__schema__', db.schema), values),
+      run: (statement, values) => tx.run(statement, values),
+    })
+  })
+}
+
+/** What the planner thinks a query returns: the cheapest guess there is, from the last ANALYZE. */
+export async function planRows(reader: Reader, text: string, values: readonly unknown[]): Promise<number> {
+  const { rows } = await reader.query<{ 'QUERY PLAN': [{ Plan: { 'Plan Rows': number } }] }>(
+    `explain (format json) ${text}`,
+    values,
+  )
+  return rows[0]?.['QUERY PLAN'][0].Plan['Plan Rows'] ?? 0
+}

@@ -1,0 +1,215 @@
+import { type Connection, type Database, defineStatement } from '../db/database.ts'
+import type { Subscription, SubscriptionDefinition, SubscriptionStatus } from '../domain/subscription.ts'
+import { PosthornError } from '../errors.ts'
+
+/**
+ * Makes the subscription what the definition says, creating it if need be. From the commit on, every publish
+ * that begins anywhere is routed to it.
+ */
+export async function upsertSubscription(
+  db: Database,
+  definition: SubscriptionDefinition,
+): Promise<{ subscription: Subscription; before: Subscription | undefined }> {
+  return db.transaction(async (tx) => {
+    const before = await findSubscription(tx, db, definition.name)
+    if (before !== undefined && before.via !== definition.via) {
+      throw new PosthornError('BAD_OPTION', {
+        option: 'name',
+        expected: `the name of a ${definition.via} subscription`,
+        value: `${definition.name}, which is a ${before.via} subscription`,
+      })
+    }
+    const [row] = await tx.run<SubscriptionRow>(upsertStatement(db), [
+      definition.name,
+      definition.via,
+      definition.types,
+      definition.tags,
+      definition.onExhausted,
+      JSON.stringify(definition.retry),
+      definition.leaseMs,
+      definition.timeoutMs,
+      definition.maxConcurrency,
+      definition.ratePerSecond,
+      definition.keyConcurrency,
+    ])
+    const subscription = fromRow(row as SubscriptionRow)
+    await tx.run(routeStatement(db), [subscription.no, definition.types])
+    await tx.run(limitStatement(db), [subscription.no])
+    return { subscription, before }
+  })
+}
+
+export async function findSubscription(
+  tx: Connection,
+  db: { readonly schema: string },
+  name: string,
+): Promise<Subscription | undefined> {
+  const [row] = await tx.run<SubscriptionRow>(findStatement(db), [name])
+  return row && fromRow(row)
+}
+
+export async function listSubscriptions(db: Database): Promise<Subscription[]> {
+  return (await db.run<SubscriptionRow>(listStatement(db), [])).map(fromRow)
+}
+
+/** Says that a live handler of these subscriptions exists somewhere. */
+export async function touchHandlers(db: Database, subscriptions: readonly number[]): Promise<void> {
+  await db.run(touchStatement(db), [subscriptions])
+}
+
+/** Ends a subscription: nothing more is routed to it. What still waits for it is cancelled by upkeep. */
+export async function deleteSubscription(db: Database, name: string): Promise<number | undefined> {
+  const rows = await db.run<[no: number]>(deleteStatement(db), [name])
+  return rows[0]?.[0]
+}
+
+/** Waiting events of deleted subscriptions, a bounded portion of them. */
+export async function orphanedDeliveries(
+  db: Database,
+): Promise<{ subscription: number; eventIds: number[] } | undefined> {
+  const rows = await db.run<[subscription: number, eventIds: number[]]>(orphansStatement(db), [])
+  const row = rows[0]
+  return row && { subscription: row[0], eventIds: row[1] }
+}
+
+/** Handler subscriptions that no live handler has served for ten minutes. */
+export async function abandonedSubscriptions(db: Database): Promise<string[]> {
+  const rows = await db.run<[name: string]>(abandonedStatement(db), [])
+  return rows.map(([name]) => name)
+}
+
+const columns = `s.no, s.id, s.name, s.via, s.status, s.types, s.tags, s.on_exhausted, s.retry, s.lease_ms, s.timeout_ms,
+    s.max_concurrency, s.rate_per_second, s.key_concurrency`
+
+const upsertStatement = defineStatement(
+  'upsert_subscription',
+  `insert into __schema__.subscriptions as s (id, name, via, types, tags, on_exhausted, retry, lease_ms, timeout_ms,
+    max_concurrency, rate_per_second, key_concurrency, handler_seen_at)
+  values (__schema__.uuid_v7(), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, __schema__.clock())
+  on conflict (name) where status <> 'deleted' do update
+  set types = excluded.types, tags = excluded.tags, on_exhausted = excluded.on_exhausted, retry = excluded.retry,
+    lease_ms = excluded.lease_ms, timeout_ms = excluded.timeout_ms, max_concurrency = excluded.max_concurrency,
+    rate_per_second = excluded.rate_per_second, key_concurrency = excluded.key_concurrency,
+    handler_seen_at = excluded.handler_seen_at, updated_at = __schema__.clock()
+  returning ${columns}`,
+)
+
+const routeStatement = defineStatement(
+  'route_subscription',
+  `with wanted as (
+    insert into __schema__.routes (pattern, subscription)
+    select pattern, $1 from unnest($2::text[]) as pattern
+    on conflict do nothing
+  )
+  delete from __schema__.routes where subscription = $1 and pattern <> all($2::text[])`,
+)
+
+/** A subscription with a limit has a row that its leases queue up for; one without has none. */
+const limitStatement = defineStatement(
+  'limit_subscription',
+  `with limited as (
+    select s.no, s.rate_per_second
+    from __schema__.subscriptions s
+    where s.no = $1 and num_nonnulls(s.max_concurrency, s.rate_per_second) > 0
+  ),
+  kept as (
+    insert into __schema__.limits (subscription, tokens, refilled_at)
+    select l.no, greatest(coalesce(l.rate_per_second, 1), 1), __schema__.clock() from limited l
+    on conflict do nothing
+  )
+  delete from __schema__.limits where subscription = $1 and not exists (select 1 from limited)`,
+)
+
+const findStatement = defineStatement(
+  'find_subscription',
+  `select ${columns} from __schema__.subscriptions s where s.name = $1 and s.status <> 'deleted'`,
+)
+
+const listStatement = defineStatement(
+  'list_subscriptions',
+  `select ${columns} from __schema__.subscriptions s where s.status <> 'deleted' order by s.no`,
+)
+
+const touchStatement = defineStatement(
+  'touch_handlers',
+  'update __schema__.subscriptions set handler_seen_at = __schema__.clock() where no = any($1::int[])',
+)
+
+const deleteStatement = defineStatement(
+  'delete_subscription',
+  `with ended as (
+    update __schema__.subscriptions
+    set status = 'deleted', updated_at = __schema__.clock()
+    where name = $1 and status <> 'deleted' and no <> 0
+    returning no
+  ),
+  unrouted as (
+    delete from __schema__.routes r using ended e where r.subscription = e.no
+  )
+  select no from ended`,
+)
+
+const orphansStatement = defineStatement(
+  'orphaned_deliveries',
+  `select w.subscription, array_agg(u.event_id)
+  from (
+    (select r.subscription, r.event_ids
+     from __schema__.runs r
+     join __schema__.subscriptions s on s.no = r.subscription
+     where s.status = 'deleted' and r.state <> 'leased' and r.event_ids <> '{}'
+     limit 100)
+    union all
+    (select q.subscription, q.event_ids
+     from __schema__.lane_queue q
+     join __schema__.subscriptions s on s.no = q.subscription
+     where s.status = 'deleted'
+     limit 100)
+  ) as w
+  cross join lateral unnest(w.event_ids) as u(event_id)
+  group by w.subscription
+  limit 1`,
+)
+
+const abandonedStatement = defineStatement(
+  'abandoned_subscriptions',
+  `select s.name from __schema__.subscriptions s
+  where s.via = 'handler' and s.status = 'active' and s.handler_seen_at < __schema__.clock() - interval '10 min'`,
+)
+
+type SubscriptionRow = [
+  no: number,
+  id: string,
+  name: string,
+  via: Subscription['via'],
+  status: SubscriptionStatus,
+  types: string[],
+  tags: string[] | null,
+  onExhausted: Subscription['onExhausted'],
+  retry: Subscription['retry'],
+  leaseMs: number,
+  timeoutMs: number | null,
+  maxConcurrency: number | null,
+  ratePerSecond: number | null,
+  keyConcurrency: number | null,
+]
+
+function fromRow(row: SubscriptionRow): Subscription {
+  const [no, id, name, via, status, types, tags, onExhausted, retry, leaseMs, timeoutMs, ...limits] = row
+  const [maxConcurrency, ratePerSecond, keyConcurrency] = limits
+  return {
+    no,
+    id,
+    name,
+    via,
+    status,
+    types,
+    tags,
+    onExhausted,
+    retry,
+    leaseMs,
+    timeoutMs,
+    maxConcurrency,
+    ratePerSecond,
+    keyConcurrency,
+  }
+}

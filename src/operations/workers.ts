@@ -1,0 +1,68 @@
+import { type Connection, type Database, defineStatement } from '../db/database.ts'
+
+export interface Worker {
+  readonly name: string
+  readonly seenAt: Date
+  /** Deliveries it is attempting now. */
+  readonly inFlight: number
+  /** Not heard of for 30 s, or it let a lease lapse. */
+  readonly stale: boolean
+}
+
+type Reader = Connection & { readonly schema: string }
+
+/** The number that leases and audit records know a worker by. Calling it again says that the worker lives. */
+export async function registerWorker(db: Reader, name: string): Promise<number> {
+  const [known] = await db.run<[no: number]>(touchStatement(db), [name])
+  if (known !== undefined) return known[0]
+  const [added] = await db.run<[no: number]>(registerStatement(db), [name])
+  return (added as [number])[0]
+}
+
+/** Says that a worker lives. Returns whether it is known at all. */
+export async function touchWorker(db: Reader, name: string): Promise<boolean> {
+  const rows = await db.run<[no: number]>(touchStatement(db), [name])
+  return rows.length > 0
+}
+
+/** Every worker id seen, the latest first. */
+export async function listWorkers(db: Database): Promise<Worker[]> {
+  const rows = await db.run<WorkerRow>(listStatement(db), [workersMax])
+  return rows.map(([name, seenAt, inFlight, stale]) => ({ name, seenAt, inFlight, stale }))
+}
+
+const workersMax = 10_000
+
+/** Tried first: `on conflict` draws a number from the sequence even where it then only updates. */
+const touchStatement = defineStatement(
+  'touch_worker',
+  'update __schema__.workers set seen_at = __schema__.clock() where name = $1 returning no',
+)
+
+const registerStatement = defineStatement(
+  'register_worker',
+  `insert into __schema__.workers (name, seen_at)
+  values ($1, __schema__.clock())
+  on conflict (name) do update set seen_at = excluded.seen_at
+  returning no`,
+)
+
+/** What was granted but has not begun is owned, not in flight. */
+const listStatement = defineStatement(
+  'list_workers',
+  `with holding as materialized (
+    select r.worker, min(r.leased_until) as first_end,
+      sum((select count(*) from unnest(r.begun) as u(event_id) where u.event_id = any(r.event_ids)))::int as in_flight
+    from __schema__.runs r
+    where r.state = 'leased'
+    group by r.worker
+  )
+  select w.name, w.seen_at, coalesce(h.in_flight, 0),
+    w.seen_at < __schema__.clock() - interval '30 s' or coalesce(h.first_end < __schema__.clock(), false)
+  from __schema__.workers w
+  left join holding h on h.worker = w.no
+  order by w.seen_at desc, w.name
+  limit $1`,
+)
+
+type WorkerRow = [name: string, seenAt: Date, inFlight: number, stale: boolean]

@@ -1,0 +1,123 @@
+import { afterAll, beforeAll, expect } from 'vitest'
+import { migrate } from '../../src/db/migrate.ts'
+import type { PostgresDatabase } from '../../src/db/postgres.ts'
+import type { LeasedDelivery } from '../../src/domain/delivery.ts'
+import { type EventInput, parseEvent } from '../../src/domain/event.ts'
+import { Admitter } from '../../src/operations/admit.ts'
+import { lease } from '../../src/operations/lease.ts'
+import { publish } from '../../src/operations/publish.ts'
+import { type SettleRequest, settle } from '../../src/operations/settle.ts'
+import { registerWorker } from '../../src/operations/workers.ts'
+import { createTestDatabase, type TestDatabase } from '../support/database.ts'
+
+/** An engine without any process around it: each step is taken by hand. */
+export interface Engine {
+  readonly db: PostgresDatabase
+  /** A handler subscription; returns its number. */
+  subscribe(
+    name: string,
+    types: readonly string[],
+    options?: { onExhausted?: 'skip' | 'block' },
+  ): Promise<number>
+  publish(...events: readonly Partial<EventInput>[]): Promise<number[]>
+  /** Leases up to 100 deliveries of a subscription and lets them all begin. */
+  lease(
+    subscription: number,
+    options?: { begins?: 'granted' | 'reported'; leaseMs?: number },
+  ): Promise<LeasedDelivery[]>
+  settle(delivery: LeasedDelivery, outcome?: Partial<SettleRequest>): Promise<void>
+  moveClock(ms: number): Promise<void>
+}
+
+/** One database per test file, one schema per engine. */
+export function useEngines(name: string): () => Promise<Engine> {
+  let database: TestDatabase
+  let schemas = 0
+  beforeAll(async () => {
+    database = await createTestDatabase(name)
+  })
+  afterAll(async () => {
+    await database.drop()
+  })
+  return async () => {
+    const db = await database.open({ schema: `t${++schemas}`, poolMax: 2 })
+    await migrate(db)
+    return engineOn(db)
+  }
+}
+
+async function engineOn(db: PostgresDatabase): Promise<Engine> {
+  let tokens = 0
+  let clockMs = 0
+  const admitter = new Admitter(db)
+  const worker = await registerWorker(db, 'host:1')
+  return {
+    db,
+    async subscribe(name, types, { onExhausted = 'skip' } = {}) {
+      const { rows } = await db.query<{ no: number }>(
+        `insert into ${db.schema}.subscriptions (id, name, via, types, on_exhausted, retry, lease_ms)
+        values (${db.schema}.uuid_v7(), $1, 'handler', $2, $3, '{"kind": "fixed", "delayMs": 1000, "failuresMax": 5}', 30000)
+        returning no`,
+        [name, types, onExhausted],
+      )
+      const no = rows[0]?.no as number
+      for (const type of types) {
+        await db.query(`insert into ${db.schema}.routes (pattern, subscription) values ($1, $2)`, [type, no])
+      }
+      return no
+    },
+    async publish(...events) {
+      const parsed = events.map((event) => parseEvent({ type: 'note', payload: 1, ...event } as EventInput))
+      const published = await publish(db, { events: parsed, scope: '', wake: null })
+      return published.map(({ id }) => id)
+    },
+    async lease(subscription, { begins = 'granted', leaseMs = 30_000 } = {}) {
+      await admitter.admit()
+      const runs = await lease(db, {
+        wants: [
+          {
+            subscription,
+            eventsMax: 100,
+            runsMax: 100,
+            suspects: true,
+            leaseMs,
+            laneMax: 100,
+            limited: false,
+          },
+        ],
+        token: ++tokens,
+        worker,
+        begins,
+        tags: null,
+      })
+      return runs.flatMap((run) => run.deliveries)
+    },
+    async settle({ run, event, failures }, outcome = {}) {
+      const request: SettleRequest = {
+        runId: run.id,
+        token: run.token,
+        eventId: event.id,
+        settlement: 'completed',
+        afterMs: null,
+        failures:
+          outcome.settlement === 'retried' || outcome.settlement === 'buried' ? failures + 1 : failures,
+        reason: null,
+        startedAfterMs: null,
+        executionMs: null,
+        statusCode: null,
+        ...outcome,
+      }
+      expect(await settle(db, [request])).toEqual([])
+    },
+    async moveClock(ms) {
+      clockMs += ms
+      await db.query(`create or replace function ${db.schema}.clock() returns timestamptz
+        language sql stable as 'select statement_timestamp() + ${clockMs} * interval ''1 ms'''`)
+    },
+  }
+}
+
+export function only<T>(items: readonly T[]): T {
+  expect(items).toHaveLength(1)
+  return items[0] as T
+}
