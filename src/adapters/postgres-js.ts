@@ -1,0 +1,16 @@
+import type { Queryable } from '../db/database.ts'
+import { withTextArrays } from './parameters.ts'
+
+interface PostgresJsTransaction {
+  unsafe(text: string, values: never): PromiseLike<ArrayLike<unknown> & { readonly count: number }>
+}
+
+/** `await sql.begin(async (sql) => hub.publish(event, { tx: fromPostgresJs(sql) }))` */
+export function fromPostgresJs(sql: PostgresJsTransaction): Queryable {
+  return {
+    async query<Row>(text: string, values: readonly unknown[] = []) {
+      const result = await sql.unsafe(text, withTextArrays(values) as never)
+      return { rows: Array.from(result) as Row[], rowCount: result.count }
+    },
+  }
+}

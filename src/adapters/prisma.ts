@@ -1,0 +1,17 @@
+import type { Queryable } from '../db/database.ts'
+import { withTextArrays } from './parameters.ts'
+
+interface PrismaTransaction {
+  $queryRawUnsafe(text: string, ...values: unknown[]): PromiseLike<unknown>
+}
+
+/** `await prisma.$transaction((tx) => hub.publish(event, { tx: fromPrisma(tx) }))` */
+export function fromPrisma(tx: PrismaTransaction): Queryable {
+  return {
+    async query<Row>(text: string, values: readonly unknown[] = []) {
+      const rows = (await tx.$queryRawUnsafe(text, ...withTextArrays(values))) as Row[]
+      // Prisma tells no count, so without rows it is unknown.
+      return { rows, rowCount: rows.length === 0 ? null : rows.length }
+    },
+  }
+}

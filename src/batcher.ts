@@ -1,0 +1,69 @@
+/** What a batcher needs to know. */
+export interface BatcherOptions<Item, Answer> {
+  /** Handles one batch. Answers in the order of the items; a throw fails them all. */
+  readonly flush: (items: Item[]) => Promise<readonly Answer[]>
+  readonly itemsMax: number
+  /** How many batches may be under way at once. */
+  readonly flushesMax: number
+}
+
+interface Entry<Item, Answer> {
+  readonly item: Item
+  resolve(answer: Answer): void
+  reject(error: unknown): void
+}
+
+/**
+ * Groups calls that arrive together into one statement. Nobody waits for a timer: the first call of an idle
+ * batcher leaves at the end of this turn of the event loop, and whatever arrives while batches are under way
+ * leaves together when one of them is back. So batches grow with the load, and only with it.
+ */
+export class Batcher<Item, Answer> {
+  readonly #options: BatcherOptions<Item, Answer>
+  #waiting: Entry<Item, Answer>[] = []
+  #underWay = 0
+  #scheduled = false
+  #idle: (() => void)[] = []
+
+  constructor(options: BatcherOptions<Item, Answer>) {
+    this.#options = options
+  }
+
+  add(item: Item): Promise<Answer> {
+    return new Promise<Answer>((resolve, reject) => {
+      this.#waiting.push({ item, resolve, reject })
+      this.#schedule()
+    })
+  }
+
+  /** Resolves when everything added so far has been answered. */
+  async settled(): Promise<void> {
+    if (this.#waiting.length === 0 && this.#underWay === 0) return
+    await new Promise<void>((resolve) => this.#idle.push(resolve))
+  }
+
+  #schedule(): void {
+    if (this.#scheduled || this.#underWay >= this.#options.flushesMax) return
+    this.#scheduled = true
+    setImmediate(() => {
+      this.#scheduled = false
+      void this.#flush()
+    })
+  }
+
+  async #flush(): Promise<void> {
+    if (this.#waiting.length === 0) return
+    const entries = this.#waiting.splice(0, this.#options.itemsMax)
+    this.#underWay++
+    try {
+      const answers = await this.#options.flush(entries.map((entry) => entry.item))
+      for (const [position, entry] of entries.entries()) entry.resolve(answers[position] as Answer)
+    } catch (error) {
+      for (const entry of entries) entry.reject(error)
+    } finally {
+      this.#underWay--
+      if (this.#waiting.length > 0) this.#schedule()
+      else if (this.#underWay === 0) for (const resolve of this.#idle.splice(0)) resolve()
+    }
+  }
+}

@@ -1,0 +1,124 @@
+import { hostname } from 'node:os'
+import type pg from 'pg'
+import type { Catalogue } from './domain/catalogue.ts'
+import { integer } from './domain/subscription.ts'
+import { toDetail } from './domain/text.ts'
+import { PosthornError } from './errors.ts'
+import type { LogOption } from './observe/log.ts'
+
+/** Every option: its default, its name in the environment, and its check. docs/reference/options.md lists the same. */
+export interface PosthornOptions<C extends Catalogue = Catalogue> {
+  /** A URL, connection parameters or your own `pg.Pool`. Nothing: DATABASE_URL, else the embedded database. */
+  readonly database?: string | pg.PoolConfig | pg.Pool | undefined
+  /** Where the embedded database keeps its data (POSTHORN_DATA_DIR). Default `./posthorn-data`. */
+  readonly dataDirectory?: string
+  /** The schema that holds all tables. Default `posthorn`. */
+  readonly schema?: string
+  /** 0 to 1023: the high bits of event ids. Fixed when the schema is created. Default 0. */
+  readonly shard?: number
+  /** The typed catalogue of events; without one any type is accepted. */
+  readonly events?: C
+  /** Bury events that no subscription wants, instead of completing them. Default `false`. */
+  readonly requireRoute?: boolean
+  /** Apply pending migrations when opening. Default `true`. */
+  readonly migrate?: boolean
+  /** Run reclaim, expiry and the other upkeep in this process. Default `true`. */
+  readonly upkeep?: boolean
+  /** `false`, a level (LOG_LEVEL), or your own pino. Default `warn`. */
+  readonly log?: LogOption
+  /** How this process is called in the audit. Default `hostname:pid`. */
+  readonly workerId?: string
+  /** Polling while busy, in ms (POLL_INTERVAL_MS). Default 100. */
+  readonly pollMs?: number
+  /** Polling when idle, at most. Default 1,000. */
+  readonly idlePollMs?: number
+  /** Connections to the database at most. Default 20. */
+  readonly poolMax?: number
+  /** `false` sends no named statements, for PgBouncer before 1.21. Default `true`. */
+  readonly prepared?: boolean
+  /** How long one statement may run. Default 10,000. */
+  readonly statementTimeoutMs?: number
+}
+
+export interface Config {
+  readonly database: string | pg.PoolConfig | pg.Pool | undefined
+  readonly dataDirectory: string
+  readonly schema: string
+  readonly shard: number
+  readonly requireRoute: boolean
+  readonly migrate: boolean
+  readonly upkeep: boolean
+  readonly log: LogOption
+  readonly workerId: string
+  readonly pollMs: number
+  readonly idlePollMs: number
+  readonly poolMax: number
+  readonly prepared: boolean
+  readonly statementTimeoutMs: number
+}
+
+const shardMax = 1023
+
+export function readConfig(
+  options: PosthornOptions<Catalogue>,
+  env: NodeJS.ProcessEnv = process.env,
+): Config {
+  for (const name of Object.keys(options)) {
+    if (!optionNames.includes(name)) {
+      throw new PosthornError('BAD_OPTION', {
+        option: name,
+        expected: `one of ${optionNames.join(', ')}`,
+        value: name,
+      })
+    }
+  }
+  const pollMs = integer('pollMs', options.pollMs ?? number(env.POLL_INTERVAL_MS) ?? 100, 1, 60_000)
+  return Object.freeze({
+    database: options.database ?? env.DATABASE_URL,
+    dataDirectory: text('dataDirectory', options.dataDirectory ?? env.POSTHORN_DATA_DIR ?? './posthorn-data'),
+    schema: options.schema ?? 'posthorn',
+    shard: integer('shard', options.shard ?? 0, 0, shardMax),
+    requireRoute: flag('requireRoute', options.requireRoute ?? false),
+    migrate: flag('migrate', options.migrate ?? true),
+    upkeep: flag('upkeep', options.upkeep ?? true),
+    log: options.log ?? env.LOG_LEVEL ?? 'warn',
+    workerId: text('workerId', options.workerId ?? `${hostname()}:${process.pid}`),
+    pollMs,
+    idlePollMs: integer('idlePollMs', options.idlePollMs ?? Math.max(1_000, pollMs), pollMs, 60_000),
+    poolMax: integer('poolMax', options.poolMax ?? 20, 2, 1_000),
+    prepared: flag('prepared', options.prepared ?? true),
+    statementTimeoutMs: integer('statementTimeoutMs', options.statementTimeoutMs ?? 10_000, 100, 3_600_000),
+  })
+}
+
+export const optionNames: readonly string[] = [
+  'database',
+  'dataDirectory',
+  'schema',
+  'shard',
+  'events',
+  'requireRoute',
+  'migrate',
+  'upkeep',
+  'log',
+  'workerId',
+  'pollMs',
+  'idlePollMs',
+  'poolMax',
+  'prepared',
+  'statementTimeoutMs',
+]
+
+function number(value: string | undefined): number | undefined {
+  return value === undefined ? undefined : Number(value)
+}
+
+function text(option: string, value: unknown): string {
+  if (typeof value === 'string' && value.length > 0 && value.length <= 255) return value
+  throw new PosthornError('BAD_OPTION', { option, expected: '1 to 255 characters', value: toDetail(value) })
+}
+
+function flag(option: string, value: unknown): boolean {
+  if (typeof value === 'boolean') return value
+  throw new PosthornError('BAD_OPTION', { option, expected: 'true or false', value: toDetail(value) })
+}

@@ -1,0 +1,149 @@
+import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
+import type { Outcome } from '../domain/settlement.ts'
+import type { StoredEvent } from '../domain/stored-event.ts'
+import { toDetail, toStorable } from '../domain/text.ts'
+import type { CallerTransaction } from '../domain/transaction.ts'
+import { PosthornError } from '../errors.ts'
+import type { HeldRun, Share } from './share.ts'
+import type { Source, Timing } from './source.ts'
+
+/** What a handler can do besides returning and throwing. */
+export interface Attempt {
+  /** From 1. */
+  readonly number: number
+  readonly failures: number
+  /** The subscription's name. */
+  readonly subscription: string
+  /** Aborted when the attempt times out, its lease is lost, it is cancelled, or the hub stops for good. */
+  readonly signal: AbortSignal
+  /** Try again later, without counting a failure. Takes effect when the handler returns. */
+  snooze(ms: number): void
+  /** Give up on this delivery: a dead letter. Takes effect when the handler returns. */
+  bury(reason: string): void
+  /**
+   * Completes the delivery inside the caller's transaction: its effect and the settlement commit together,
+   * or neither does. Throws LEASE_LOST when the lease is gone: let the transaction roll back then.
+   */
+  completeIn(tx: CallerTransaction): Promise<void>
+}
+
+export type Handler<Event = StoredEvent> = (event: Event, attempt: Attempt) => unknown
+
+/** What an attempt needs of the runner that makes it. */
+export interface AttemptHost {
+  readonly source: Source
+  /** The delivery is about to be settled in a run of its own. */
+  moved(attempt: RunningAttempt, run: LeasedRun): void
+}
+
+/** An attempt under way. Everything but the essentials is made when asked for: most handlers ask for nothing. */
+export class RunningAttempt implements Attempt {
+  readonly delivery: LeasedDelivery
+  readonly share: Share
+  /** Monotonic. */
+  readonly startedAt: number
+  held: HeldRun
+  /** The database knows that it has begun. */
+  marked: boolean
+  /** Settled from outside (timed out, handed back): whatever the handler still does no longer counts. */
+  over = false
+  /** An operator wants it stopped. */
+  cancelled = false
+  readonly #host: AttemptHost
+  #controller: AbortController | undefined
+  #chosen: Outcome | undefined
+  #completesIn = false
+
+  constructor(host: AttemptHost, share: Share, held: HeldRun, delivery: LeasedDelivery, startedAt: number) {
+    this.#host = host
+    this.share = share
+    this.held = held
+    this.delivery = delivery
+    this.startedAt = startedAt
+    this.marked = held.run.suspect
+  }
+
+  get subscription(): string {
+    return this.share.subscription.name
+  }
+
+  get number(): number {
+    return this.delivery.attempt
+  }
+
+  get failures(): number {
+    return this.delivery.failures
+  }
+
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController()
+    return this.#controller.signal
+  }
+
+  snooze(ms: number): void {
+    if (typeof ms !== 'number' || Number.isNaN(ms)) {
+      throw new PosthornError('BAD_OPTION', { option: 'ms', expected: 'a number', value: toDetail(ms) })
+    }
+    this.#chosen = { kind: 'snoozed', afterMs: Math.round(Math.max(0, Math.min(ms, snoozeMsMax))) }
+  }
+
+  bury(reason: string): void {
+    this.#chosen = { kind: 'buried', reason: toStorable(String(reason), reasonCharsMax) }
+  }
+
+  async completeIn(tx: CallerTransaction): Promise<void> {
+    const { source } = this.#host
+    const { delivery } = this
+    const run = this.over ? undefined : await source.isolate(delivery)
+    if (run === undefined) throw this.#leaseLost()
+    if (run !== delivery.run) this.#host.moved(this, run)
+    this.#completesIn = true
+    const completed = await source.completeIn(tx, { delivery, ...this.timing(performance.now()) })
+    if (!completed) throw this.#leaseLost()
+  }
+
+  /** What returning means: success, unless the handler chose otherwise or its transaction did not commit. */
+  async outcome(): Promise<Outcome | 'already settled'> {
+    if (!this.#completesIn) return this.#chosen ?? succeeded
+    if (await this.settledByTransaction()) return 'already settled'
+    return { kind: 'failed', reason: 'The transaction that completed it was not committed' }
+  }
+
+  /** It settles in a transaction of its own, which may hold its run locked. */
+  get completesIn(): boolean {
+    return this.#completesIn
+  }
+
+  /** Whether `outcome` has nothing to look up. */
+  get plain(): boolean {
+    return !this.#completesIn && this.#chosen === undefined
+  }
+
+  /** Also after a throw: a transaction that committed all the same has settled it. */
+  async settledByTransaction(): Promise<boolean> {
+    return this.#completesIn && (await this.#host.source.isCompleted(this.delivery))
+  }
+
+  abort(reason: Error): void {
+    this.#controller ??= new AbortController()
+    this.#controller.abort(reason)
+  }
+
+  timing(now: number): Timing {
+    return {
+      startedAfterMs: Math.max(0, Math.round(this.startedAt - this.held.leasedAt)),
+      executionMs: Math.max(0, Math.round(now - this.startedAt)),
+    }
+  }
+
+  #leaseLost(): PosthornError {
+    return new PosthornError('LEASE_LOST', {
+      eventId: this.delivery.event.id,
+      state: 'somebody else’s, or settled',
+    })
+  }
+}
+
+export const succeeded: Outcome = { kind: 'succeeded' }
+const reasonCharsMax = 4_000
+const snoozeMsMax = 365 * 24 * 60 * 60 * 1000

@@ -1,0 +1,437 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
+import { describeError } from '../domain/describe-error.ts'
+import { decideSettlement, type Outcome } from '../domain/settlement.ts'
+import { type AttemptHost, RunningAttempt, succeeded } from './attempt.ts'
+import type { HeldRun, Share } from './share.ts'
+import type { SettleAnswer, SettleDelivery, Source } from './source.ts'
+import { Wakeup } from './wakeup.ts'
+
+export interface RunnerOptions {
+  readonly source: Source
+  readonly pollMs: number
+  readonly idlePollMs: number
+  readonly observe: RunnerObserver
+}
+
+/** What the runner tells; it decides nothing by the answers. */
+export interface RunnerObserver {
+  /** It is durable what became of the delivery. */
+  settled(settled: SettleDelivery): void
+  lost(delivery: LeasedDelivery, why: string): void
+  trouble(error: unknown, doing: string): void
+}
+
+/** Attempts not yet settled, over all shares: beyond this nothing new begins, so a slow database slows us. */
+const unsettledMax = 10_000
+/** How often attempts are looked after: time limits, renewals, marks of what has begun. */
+const tickMs = 100
+const troubleDelayMsMax = 2_000
+const settlementsMax = 5_000
+/** How long a stop tries to hand back what did not end: after that the leases simply run out. */
+const abandonMs = 10_000
+
+interface EndedAttempt extends SettleDelivery {
+  readonly attempt: RunningAttempt
+}
+
+/**
+ * The one loop behind every way to consume: lease ahead, begin what may begin, settle what is done, keep the
+ * leases alive. It sees nothing but its source, so it runs as well in a remote process.
+ */
+export class Runner {
+  readonly #options: RunnerOptions
+  readonly #source: Source
+  readonly #shares = new Map<number, Share>()
+  readonly #held = new Set<HeldRun>()
+  readonly #attempts = new Set<RunningAttempt>()
+  readonly #host: AttemptHost
+  readonly #wakeup: Wakeup
+  /** Attempts that have ended and wait to be settled. */
+  readonly #ended: EndedAttempt[] = []
+  #settling = false
+  #unsettled = 0
+  #suspects = 0
+  #beating = false
+  #doubtful = false
+  #state: 'idle' | 'running' | 'stopping' = 'idle'
+  #loop: Promise<void> | undefined
+  #ticker: NodeJS.Timeout | undefined
+  #drained: (() => void) | undefined
+
+  constructor(options: RunnerOptions) {
+    this.#options = options
+    this.#source = options.source
+    this.#host = { source: options.source, moved: (attempt, run) => this.#moved(attempt, run) }
+    this.#wakeup = new Wakeup(options)
+  }
+
+  add(share: Share): void {
+    this.#shares.set(share.subscription.no, share)
+    this.wake()
+  }
+
+  start(): void {
+    if (this.#state !== 'idle') return
+    this.#state = 'running'
+    this.#ticker = setInterval(() => this.#tick(), tickMs)
+    this.#loop = this.#leaseLoop()
+  }
+
+  /** How many attempts are under way. */
+  get underWay(): number {
+    return this.#attempts.size
+  }
+
+  /** There may be something to lease. */
+  wake(): void {
+    this.#wakeup.wake()
+  }
+
+  /**
+   * Begins nothing more, gives what is under way `graceMs` to end, aborts the rest, and hands every lease
+   * back. What had not ended is not counted as an attempt.
+   */
+  async stop(graceMs: number): Promise<void> {
+    if (this.#state === 'idle') return
+    if (this.#state === 'running') {
+      this.#state = 'stopping'
+      this.#wakeup.wake()
+    }
+    await this.#loop
+    const runs = [...this.#held].map((held) => held.run)
+    for (const held of this.#held) this.#shareOf(held).drop(held)
+    await this.#untilSettled(graceMs)
+    await this.#abandon()
+    await this.#handBack(runs)
+    this.#held.clear()
+    this.#suspects = 0
+    clearInterval(this.#ticker)
+    this.#state = 'idle'
+  }
+
+  /** Without the database this fails, and the leases run out by themselves. */
+  async #handBack(runs: readonly LeasedRun[]): Promise<void> {
+    try {
+      if (runs.length > 0) await this.#source.release(runs)
+    } catch (error) {
+      this.#options.observe.trouble(error, 'handing leases back')
+    }
+  }
+
+  async #leaseLoop(): Promise<void> {
+    let troubles = 0
+    while (this.#state === 'running') {
+      try {
+        const progress = await this.#leaseOnce()
+        troubles = 0
+        if (progress) this.#wakeup.busy()
+        else await this.#wakeup.wait(() => this.#peek())
+      } catch (error) {
+        this.#options.observe.trouble(error, 'leasing')
+        this.#doubtful = true
+        await this.#wakeup.pause(Math.min(100 * 2 ** troubles++, troubleDelayMsMax))
+      }
+    }
+  }
+
+  /** Leases what the shares want. False when there was nothing to do. */
+  async #leaseOnce(): Promise<boolean> {
+    const askedAt = performance.now()
+    const wants = this.#wants(askedAt)
+    if (wants.length === 0) return false
+    this.#wakeup.looking()
+    const { runs, again } = await this.#source.lease(wants)
+    for (const run of runs) {
+      const share = this.#shares.get(run.subscription) as Share
+      const { leaseMs } = share.subscription
+      const held: HeldRun = {
+        run,
+        lane: run.lane,
+        leasedAt: askedAt,
+        holdsUntil: askedAt + leaseMs,
+        renewAt: askedAt + leaseMs / 3,
+        waiting: [...run.deliveries],
+        underWay: 0,
+      }
+      this.#held.add(held)
+      if (run.suspect) this.#suspects++
+      share.take(held)
+    }
+    this.#pump()
+    if (runs.length === 0 && again) await this.#wakeup.pause(5)
+    return runs.length > 0 || again
+  }
+
+  #wants(now: number) {
+    if (this.#unsettled >= unsettledMax) return []
+    return [...this.#shares.values()].flatMap((share) => share.want(now, this.#suspects === 0) ?? [])
+  }
+
+  async #peek(): Promise<boolean> {
+    if (this.#wants(performance.now()).length === 0) return false
+    return this.#source.peek([...this.#shares.keys()])
+  }
+
+  /** Begins whatever may begin. */
+  #pump(): void {
+    if (this.#state !== 'running') return
+    for (const share of this.#shares.values()) {
+      while (this.#unsettled < unsettledMax) {
+        const next = share.next()
+        if (next === undefined) break
+        this.#begin(share, next.held, next.delivery)
+      }
+    }
+  }
+
+  #begin(share: Share, held: HeldRun, delivery: LeasedDelivery): void {
+    const now = performance.now()
+    if (now >= held.holdsUntil) {
+      this.#lose(held, 'its lease ran out before it could begin')
+      return
+    }
+    share.active++
+    held.underWay++
+    this.#unsettled++
+    const attempt = new RunningAttempt(this.#host, share, held, delivery, now)
+    this.#attempts.add(attempt)
+    void this.#run(attempt)
+  }
+
+  async #run(attempt: RunningAttempt): Promise<void> {
+    let outcome: Outcome | 'already settled'
+    try {
+      await attempt.share.handler(attempt.delivery.event, attempt)
+      outcome = attempt.plain ? succeeded : await attempt.outcome()
+    } catch (error) {
+      outcome = (await this.#settledAnyway(attempt))
+        ? 'already settled'
+        : { kind: 'failed', reason: describeError(error) }
+    }
+    this.#finish(attempt, outcome)
+  }
+
+  /** A delivery that settles in a transaction has a run of its own, which is held and renewed like any other. */
+  #moved(attempt: RunningAttempt, run: LeasedRun): void {
+    if (attempt.over) return
+    const before = attempt.held
+    attempt.held = { ...before, run, lane: false, waiting: [], underWay: 1 }
+    attempt.delivery.run = run
+    this.#held.add(attempt.held)
+    before.underWay--
+    if (before.underWay === 0 && before.waiting.length === 0) this.#forget(before)
+  }
+
+  async #settledAnyway(attempt: RunningAttempt): Promise<boolean> {
+    try {
+      return await attempt.settledByTransaction()
+    } catch (error) {
+      this.#options.observe.trouble(error, 'asking whether a transaction committed')
+      return false
+    }
+  }
+
+  /** The handler's part is over: its slot is free, and the outcome is settled. */
+  #finish(attempt: RunningAttempt, outcome: Outcome | 'already settled'): void {
+    if (attempt.over) return
+    this.#end(attempt)
+    const { share, delivery } = attempt
+    if (outcome === 'already settled') {
+      const settlement = { kind: 'complete' } as const
+      this.#options.observe.settled({ delivery, settlement, ...attempt.timing(performance.now()) })
+      this.#leave(attempt, 'goes on')
+    } else {
+      const policy = { failures: delivery.failures, retry: share.subscription.retry, maxRetries: null }
+      const stopped = attempt.cancelled && outcome.kind === 'failed'
+      this.#settleSoon(
+        attempt,
+        stopped ? { kind: 'cancel' } : decideSettlement(policy, outcome, Math.random()),
+      )
+    }
+    this.#pump()
+    if (share.hungry) this.#wakeup.slotFree()
+  }
+
+  #end(attempt: RunningAttempt): void {
+    attempt.over = true
+    this.#attempts.delete(attempt)
+    attempt.share.active--
+    attempt.share.finished()
+  }
+
+  #settleSoon(attempt: RunningAttempt, settlement: SettleDelivery['settlement']): void {
+    const { startedAfterMs, executionMs } = attempt.timing(performance.now())
+    this.#ended.push({ attempt, delivery: attempt.delivery, settlement, startedAfterMs, executionMs })
+    if (this.#settling) return
+    this.#settling = true
+    // At the end of this turn, so that what ends together is settled together.
+    setImmediate(() => void this.#settleAll())
+  }
+
+  /** One statement at a time: what ends meanwhile goes with the next, so batches grow with the load. */
+  async #settleAll(): Promise<void> {
+    while (this.#ended.length > 0) {
+      const batch: EndedAttempt[] = []
+      for (const ended of this.#ended.splice(0, settlementsMax)) {
+        // Its own transaction may hold its run locked: nobody else's settlement waits for that.
+        if (ended.attempt.completesIn) void this.#settleUntilDone([ended])
+        else batch.push(ended)
+      }
+      if (batch.length > 0) await this.#settleUntilDone(batch)
+      this.#pump()
+    }
+    this.#settling = false
+  }
+
+  async #settleUntilDone(batch: readonly EndedAttempt[]): Promise<void> {
+    for (let troubles = 0; this.#state !== 'idle'; troubles++) {
+      try {
+        const answers = await this.#source.settle(batch)
+        for (const [position, ended] of batch.entries())
+          this.#settled(ended, answers[position] as SettleAnswer)
+        return
+      } catch (error) {
+        this.#options.observe.trouble(error, 'settling')
+        this.#doubtful = true
+        await delay(Math.min(100 * 2 ** troubles, troubleDelayMsMax))
+      }
+    }
+  }
+
+  #settled(ended: EndedAttempt, answer: SettleAnswer): void {
+    const { attempt, delivery, settlement } = ended
+    if (answer === 'settled') this.#options.observe.settled(ended)
+    else this.#options.observe.lost(delivery, 'its settlement came too late')
+    this.#leave(attempt, answer === 'settled' && !stopsLane(attempt.share, settlement) ? 'goes on' : 'stops')
+  }
+
+  /** One delivery of the run is settled. A lane goes on with its next, or is no longer ours. */
+  #leave({ share, held }: RunningAttempt, lane: 'goes on' | 'stops'): void {
+    held.underWay--
+    this.#unsettled--
+    if (held.lane && lane === 'goes on') share.offer(held)
+    else if (held.lane) share.drop(held)
+    if (held.underWay === 0 && held.waiting.length === 0) this.#forget(held)
+    if (this.#unsettled === 0) this.#drained?.()
+  }
+
+  #forget(held: HeldRun): void {
+    if (!this.#held.delete(held)) return
+    if (held.run.suspect) this.#suspects--
+    this.#wakeup.slotFree()
+  }
+
+  /** The lease is gone: what has not begun is somebody else's now, what has begun is told to stop. */
+  #lose(held: HeldRun, why?: string): void {
+    for (const delivery of held.waiting) if (why !== undefined) this.#options.observe.lost(delivery, why)
+    this.#shareOf(held).drop(held)
+    for (const attempt of this.#attempts) {
+      if (attempt.held === held) attempt.abort(new Error('The lease was lost'))
+    }
+    if (held.underWay === 0) this.#forget(held)
+  }
+
+  #shareOf(held: HeldRun): Share {
+    return this.#shares.get(held.run.subscription) as Share
+  }
+
+  #tick(): void {
+    const now = performance.now()
+    for (const attempt of this.#attempts) {
+      const { timeoutMs } = attempt.share.subscription
+      if (timeoutMs !== null && now - attempt.startedAt > timeoutMs) this.#timeOut(attempt, timeoutMs)
+    }
+    if (!this.#beating) void this.#beat(now)
+  }
+
+  /** The slot and the lease are freed whether or not the handler ever returns. */
+  #timeOut(attempt: RunningAttempt, timeoutMs: number): void {
+    const reason = `The handler did not return within ${timeoutMs} ms`
+    attempt.abort(new Error(reason))
+    this.#finish(attempt, { kind: 'failed', reason })
+  }
+
+  /** Renews leases that are due, and marks attempts that take longer than a moment as begun. */
+  async #beat(now: number): Promise<void> {
+    const begun = new Map<HeldRun, number[]>()
+    const unmarked = new Set<HeldRun>()
+    for (const attempt of this.#attempts) {
+      const { held, marked } = attempt
+      const { id } = attempt.delivery.event
+      const ids = begun.get(held)
+      if (ids === undefined) begun.set(held, [id])
+      else ids.push(id)
+      if (!marked && now - attempt.startedAt > tickMs) unmarked.add(held)
+    }
+    const due = [...this.#held].filter((held) => this.#doubtful || held.renewAt <= now || unmarked.has(held))
+    if (due.length === 0) return
+    this.#beating = true
+    try {
+      await this.#renew(due, begun, now)
+      this.#doubtful = false
+    } catch (error) {
+      this.#options.observe.trouble(error, 'renewing leases')
+      for (const held of due) {
+        if (performance.now() > held.holdsUntil) this.#lose(held, 'its lease could not be renewed')
+      }
+    } finally {
+      this.#beating = false
+    }
+  }
+
+  async #renew(due: readonly HeldRun[], begun: ReadonlyMap<HeldRun, number[]>, now: number): Promise<void> {
+    const beats = due.map((held) => ({ run: held.run, begun: begun.get(held) ?? [] }))
+    const answers = new Map((await this.#source.heartbeat(beats)).map((answer) => [answer.run, answer]))
+    for (const held of due) {
+      const answer = answers.get(held.run)
+      if (answer === undefined) {
+        if (this.#held.has(held)) this.#lose(held, 'its lease was lost')
+        continue
+      }
+      const { leaseMs } = this.#shareOf(held).subscription
+      held.holdsUntil = now + leaseMs
+      held.renewAt = now + leaseMs / 3
+      for (const attempt of this.#attempts) {
+        if (attempt.held !== held) continue
+        if (begun.get(held)?.includes(attempt.delivery.event.id)) attempt.marked = true
+        if (answer.cancelled.includes(attempt.delivery.event.id)) cancelAttempt(attempt)
+      }
+    }
+  }
+
+  async #untilSettled(graceMs: number): Promise<void> {
+    if (this.#unsettled === 0) return
+    const settled = new Promise<void>((resolve) => {
+      this.#drained = resolve
+    })
+    let timer: NodeJS.Timeout | undefined
+    const grace = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, graceMs)
+    })
+    await Promise.race([settled, grace])
+    clearTimeout(timer)
+    this.#drained = undefined
+  }
+
+  /** Grace is over: what still runs is told to stop, and is handed back uncounted. */
+  async #abandon(): Promise<void> {
+    for (const attempt of this.#attempts) {
+      attempt.abort(new Error('The hub is stopping'))
+      this.#end(attempt)
+      this.#settleSoon(attempt, { kind: 'release' })
+    }
+    await this.#untilSettled(abandonMs)
+  }
+}
+
+function cancelAttempt(attempt: RunningAttempt): void {
+  attempt.cancelled = true
+  attempt.abort(new Error('The event was cancelled'))
+}
+
+/** A head that must be tried again keeps its lane; so does a buried one where that blocks. */
+function stopsLane(share: Share, settlement: SettleDelivery['settlement']): boolean {
+  if (settlement.kind === 'bury') return share.subscription.onExhausted === 'block'
+  return settlement.kind !== 'complete' && settlement.kind !== 'cancel'
+}

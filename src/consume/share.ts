@@ -1,0 +1,135 @@
+import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
+import type { Subscription } from '../domain/subscription.ts'
+import type { Handler } from './attempt.ts'
+import type { Want } from './source.ts'
+
+/** A leased run as the runner holds it. */
+export interface HeldRun {
+  readonly run: LeasedRun
+  readonly lane: boolean
+  /** Monotonic: when the lease was asked for, and until when it surely holds. */
+  readonly leasedAt: number
+  holdsUntil: number
+  /** When to renew next. */
+  renewAt: number
+  /** Deliveries not yet begun, in order. */
+  readonly waiting: LeasedDelivery[]
+  /** Begun and not yet settled. */
+  underWay: number
+}
+
+/** How many seconds of work to hold in advance. */
+const prefetchSeconds = 0.25
+const prefetchMax = 4_000
+/** What one lane may bring along: it is worked off one by one, each settled before the next begins. */
+const laneMax = 50
+const wantEventsMax = 5_000
+
+/**
+ * One subscription's share of the runner: what it holds and may begin. It fetches ahead as much as it has
+ * lately worked off in a quarter of a second, so that a fast handler never waits and a slow one hoards nothing.
+ */
+export class Share {
+  readonly subscription: Subscription
+  readonly handler: Handler
+  readonly concurrency: number
+  /** Attempts whose handler is running. */
+  active = 0
+  /** What can be begun now: an unkeyed delivery, or the head of a lane. */
+  readonly #startable: HeldRun[] = []
+  #heads = 0
+  #ratePerSecond = 0
+  #finished = 0
+  #measuredAt = 0
+  /** Below this many heads it is time to ask for more. */
+  #lowWater = 0
+  /** Running means over past leases: deliveries per head, heads per run. */
+  #deliveriesPerHead = 1
+  #headsPerRun = 20
+
+  constructor(subscription: Subscription, handler: Handler, concurrency: number) {
+    this.subscription = subscription
+    this.handler = handler
+    this.concurrency = concurrency
+  }
+
+  /** What to ask for, or undefined while there is enough in hand. */
+  want(now: number, suspects: boolean): Want | undefined {
+    const limited = this.limited
+    const target = limited ? this.concurrency - this.active : this.#prefetch(now)
+    this.#lowWater = target / 2
+    if (this.#heads > this.#lowWater || this.#heads >= target) return undefined
+    const heads = target - this.#heads
+    const eventsMax = limited ? heads : Math.min(Math.ceil(heads * this.#deliveriesPerHead), wantEventsMax)
+    return {
+      subscription: this.subscription.no,
+      eventsMax,
+      runsMax: Math.min(Math.ceil(heads / this.#headsPerRun) + 1, eventsMax),
+      laneMax: limited ? 1 : laneMax,
+      suspects,
+    }
+  }
+
+  get hungry(): boolean {
+    return this.#heads <= this.#lowWater
+  }
+
+  get limited(): boolean {
+    return this.subscription.maxConcurrency !== null || this.subscription.ratePerSecond !== null
+  }
+
+  take(held: HeldRun): void {
+    const heads = held.lane ? 1 : held.waiting.length
+    this.#deliveriesPerHead += (held.waiting.length / heads - this.#deliveriesPerHead) / 8
+    this.#headsPerRun += (heads - this.#headsPerRun) / 8
+    this.offer(held)
+  }
+
+  /** A run whose next delivery may begin. */
+  offer(held: HeldRun): void {
+    if (held.waiting.length === 0) return
+    this.#startable.push(held)
+    this.#heads += held.lane ? 1 : held.waiting.length
+  }
+
+  /** The next delivery to begin, if a slot is free. */
+  next(): { held: HeldRun; delivery: LeasedDelivery } | undefined {
+    if (this.active >= this.concurrency) return undefined
+    for (;;) {
+      const held = this.#startable[0]
+      if (held === undefined) return undefined
+      const delivery = held.waiting.shift()
+      if (delivery === undefined) {
+        this.#startable.shift()
+        continue
+      }
+      this.#heads--
+      if (held.lane || held.waiting.length === 0) this.#startable.shift()
+      return { held, delivery }
+    }
+  }
+
+  /** Forgets what has not begun of a run that is lost or handed back. */
+  drop(held: HeldRun): void {
+    const at = this.#startable.indexOf(held)
+    if (at >= 0) {
+      this.#startable.splice(at, 1)
+      this.#heads -= held.lane ? 1 : held.waiting.length
+    }
+    held.waiting.length = 0
+  }
+
+  finished(): void {
+    this.#finished++
+  }
+
+  #prefetch(now: number): number {
+    const elapsed = now - this.#measuredAt
+    if (elapsed > 100) {
+      this.#ratePerSecond = (this.#finished * 1000) / elapsed
+      this.#finished = 0
+      this.#measuredAt = now
+    }
+    return Math.min(Math.max(this.concurrency * 2, this.#ratePerSecond * prefetchSeconds), prefetchMax)
+  }
+}

@@ -1,0 +1,63 @@
+import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
+import type { Settlement } from '../domain/settlement.ts'
+import type { CallerTransaction } from '../domain/transaction.ts'
+
+/** Where leases come from and where settlements go: the hub, or the hub over HTTP. */
+export interface Source {
+  /** At most what is wanted, oldest first. */
+  lease(wants: readonly Want[]): Promise<LeaseAnswer>
+  /** Whether a lease would find anything: cheaper to ask when idle. */
+  peek(subscriptions: readonly number[]): Promise<boolean>
+  /** Resolves once all of these are durable, or are known to have come too late. Answers in their order. */
+  settle(settlements: readonly SettleDelivery[]): Promise<readonly SettleAnswer[]>
+  heartbeat(beats: readonly Beat[]): Promise<readonly HeldLease[]>
+  /** Hands whole runs back; nothing left in them has begun. */
+  release(runs: readonly LeasedRun[]): Promise<void>
+  /** Takes a delivery out of its run into one of its own; undefined if the lease is lost. */
+  isolate(delivery: LeasedDelivery): Promise<LeasedRun | undefined>
+  /** Settles as completed inside the caller's transaction; false if the lease is lost. */
+  completeIn(tx: CallerTransaction, completion: Completion): Promise<boolean>
+  /** Whether this lease's `completeIn` was committed. Not whether the lease is gone: it may have gone to another. */
+  isCompleted(delivery: LeasedDelivery): Promise<boolean>
+}
+
+export interface Want {
+  readonly subscription: number
+  readonly eventsMax: number
+  readonly runsMax: number
+  readonly laneMax: number
+  readonly suspects: boolean
+}
+
+export interface LeaseAnswer {
+  readonly runs: readonly LeasedRun[]
+  /** Something could not be looked at just now: ask again soon. */
+  readonly again: boolean
+}
+
+/** By the worker's own watch: how long after the lease it began, and how long it took. */
+export interface Timing {
+  readonly startedAfterMs: number
+  readonly executionMs: number
+}
+
+export interface Completion extends Timing {
+  readonly delivery: LeasedDelivery
+}
+
+export interface SettleDelivery extends Timing {
+  readonly delivery: LeasedDelivery
+  readonly settlement: Settlement | { readonly kind: 'release' } | { readonly kind: 'cancel' }
+}
+
+export type SettleAnswer = 'settled' | 'lost'
+
+export interface Beat {
+  readonly run: LeasedRun
+  readonly begun: readonly number[]
+}
+
+export interface HeldLease {
+  readonly run: LeasedRun
+  readonly cancelled: readonly number[]
+}

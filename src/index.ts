@@ -1,0 +1,21 @@
+export type { PosthornOptions } from './config.ts'
+export type { Attempt, Handler } from './consume/attempt.ts'
+export {
+  type Catalogue,
+  defineEvents,
+  type EventDefinition,
+  type EventFor,
+  type EventPattern,
+  type EventToPublish,
+  event,
+} from './domain/catalogue.ts'
+export type { EventInput } from './domain/event.ts'
+export { deliveryId, eventShard, parseDeliveryId } from './domain/id.ts'
+export type { RetryPolicy } from './domain/retry.ts'
+export type { StoredEvent } from './domain/stored-event.ts'
+export type { Subscription, SubscriptionOptions } from './domain/subscription.ts'
+export type { CallerTransaction } from './domain/transaction.ts'
+export { type ErrorCode, PosthornError } from './errors.ts'
+export type { HubEvents, PollOptions } from './hub.ts'
+export { createPosthorn, type HandlerOptions, type Posthorn, type StopOptions } from './posthorn.ts'
+export type { PublishedEvent, PublishOptions } from './publisher.ts'

@@ -1,0 +1,247 @@
+import { randomInt } from 'node:crypto'
+import type {
+  Beat,
+  Completion,
+  HeldLease,
+  LeaseAnswer,
+  SettleAnswer,
+  SettleDelivery,
+  Source,
+  Want,
+} from './consume/source.ts'
+import type { Database } from './db/database.ts'
+import type { LeasedDelivery, LeasedRun } from './domain/delivery.ts'
+import type { Subscription } from './domain/subscription.ts'
+import type { CallerTransaction } from './domain/transaction.ts'
+import type { Admitter } from './operations/admit.ts'
+import { complete, completeHeads } from './operations/complete.ts'
+import { heartbeat } from './operations/heartbeat.ts'
+import { isCompleted } from './operations/is-completed.ts'
+import { isolate } from './operations/isolate.ts'
+import { lease } from './operations/lease.ts'
+import { peek } from './operations/peek.ts'
+import { release } from './operations/release.ts'
+import { type SettleRequest, settle, settleStatement, settleValues } from './operations/settle.ts'
+import { settleLate } from './operations/settle-late.ts'
+
+export interface LeaseSourceOptions {
+  readonly db: Database
+  readonly admitter: Admitter
+  readonly worker: () => Promise<number>
+  readonly subscription: (no: number) => Subscription
+}
+
+/** The hub's end of the runner: leases from the database, settlements back to it, many in one statement. */
+export class LeaseSource implements Source {
+  readonly #options: LeaseSourceOptions
+
+  constructor(options: LeaseSourceOptions) {
+    this.#options = options
+  }
+
+  async lease(wants: readonly Want[]): Promise<LeaseAnswer> {
+    const runs = await this.#lease(wants)
+    const unmet = unmetBy(wants, runs)
+    if (unmet.length === 0) {
+      await this.#options.admitter.admitIfDue()
+      return { runs, again: false }
+    }
+    const { moved, busy } = await this.#options.admitter.admit()
+    if (moved === 0) return { runs, again: busy && runs.length === 0 }
+    return { runs: [...runs, ...(await this.#lease(unmet))], again: true }
+  }
+
+  async peek(subscriptions: readonly number[]): Promise<boolean> {
+    return (await peek(this.#options.db, subscriptions)).work
+  }
+
+  /** Most attempts succeed, and successes have statements of their own: `settle` gets what is left of them. */
+  async settle(settlements: readonly SettleDelivery[]): Promise<SettleAnswer[]> {
+    const answers = new Map<SettleDelivery, SettleAnswer>()
+    const { wholeRuns, heads, others } = sortOut(settlements)
+    const [unfinishedRuns, unfinishedHeads] = await Promise.all([
+      this.#completeRuns(wholeRuns),
+      this.#completeHeads(heads),
+    ])
+    const rest = [...others, ...unfinishedRuns, ...unfinishedHeads]
+    for (const lost of rest.length === 0 ? [] : await this.#settleEach(rest)) answers.set(lost, 'lost')
+    return settlements.map((settlement) => answers.get(settlement) ?? 'settled')
+  }
+
+  async heartbeat(beats: readonly Beat[]): Promise<HeldLease[]> {
+    const runs = new Map(beats.map(({ run }) => [run.id, run]))
+    const held = await heartbeat(
+      this.#options.db,
+      beats.map(({ run, begun }) => ({
+        runId: run.id,
+        token: run.token,
+        leaseMs: this.#options.subscription(run.subscription).leaseMs,
+        begun,
+      })),
+    )
+    return held.map(({ runId, cancelled }) => ({ run: runs.get(runId) as LeasedRun, cancelled }))
+  }
+
+  async release(runs: readonly LeasedRun[]): Promise<void> {
+    await release(
+      this.#options.db,
+      runs.map(({ id, token }) => ({ runId: id, token })),
+    )
+  }
+
+  async isolate(delivery: LeasedDelivery): Promise<LeasedRun | undefined> {
+    const { run, event } = delivery
+    const runId = await isolate(this.#options.db, { runId: run.id, token: run.token, eventId: event.id })
+    if (runId === undefined) return undefined
+    return runId === run.id ? run : { ...run, id: runId, deliveries: [delivery] }
+  }
+
+  async completeIn(tx: CallerTransaction, completion: Completion): Promise<boolean> {
+    const request = toRequest({ ...completion, settlement: { kind: 'complete' } })
+    const { rows } = await tx.query(settleStatement(this.#options.db).text, settleValues([request]))
+    return rows.length === 0
+  }
+
+  isCompleted({ run, event }: LeasedDelivery): Promise<boolean> {
+    const { token, subscription } = run
+    return isCompleted(this.#options.db, { eventId: event.id, subscription, token })
+  }
+
+  /** Returns the settlements of those runs that were not as they should be. */
+  async #completeRuns(runs: readonly SettleDelivery[][]): Promise<SettleDelivery[]> {
+    if (runs.length === 0) return []
+    const completed = new Set(
+      await complete(
+        this.#options.db,
+        runs.map((settlements) => ({
+          runId: runOf(settlements[0]).id,
+          token: runOf(settlements[0]).token,
+          startedAfterMs: settlements.map((settlement) => settlement.startedAfterMs),
+          executionMs: settlements.map((settlement) => settlement.executionMs),
+        })),
+      ),
+    )
+    return runs.filter((settlements) => !completed.has(runOf(settlements[0]).id)).flat()
+  }
+
+  async #completeHeads(heads: readonly SettleDelivery[]): Promise<SettleDelivery[]> {
+    if (heads.length === 0) return []
+    const rejected = await completeHeads(
+      this.#options.db,
+      heads.map(({ delivery, startedAfterMs, executionMs }) => ({
+        runId: delivery.run.id,
+        token: delivery.run.token,
+        eventId: delivery.event.id,
+        startedAfterMs,
+        executionMs,
+      })),
+    )
+    return rejected.map((position) => heads[position - 1] as SettleDelivery)
+  }
+
+  /** Returns those whose lease is lost. */
+  async #settleEach(settlements: readonly SettleDelivery[]): Promise<SettleDelivery[]> {
+    const { db } = this.#options
+    const requests = settlements.map(toRequest)
+    const lost: SettleDelivery[] = []
+    for (const position of await settle(db, requests)) {
+      const request = requests[position - 1] as SettleRequest
+      const settlement = settlements[position - 1] as SettleDelivery
+      const answer = await settleLate(db, { subscription: runOf(settlement).subscription, request })
+      if (answer !== 'settled') lost.push(settlement)
+    }
+    return lost
+  }
+
+  async #lease(wants: readonly Want[]): Promise<LeasedRun[]> {
+    const { db, worker, subscription } = this.#options
+    return lease(db, {
+      wants: wants.map((want) => {
+        const { leaseMs, maxConcurrency, ratePerSecond } = subscription(want.subscription)
+        return { ...want, leaseMs, limited: maxConcurrency !== null || ratePerSecond !== null }
+      }),
+      token: newToken(),
+      worker: await worker(),
+      begins: 'reported',
+      tags: null,
+    })
+  }
+}
+
+interface SortedOut {
+  /** Every delivery of a run succeeded; in the order of the run. */
+  readonly wholeRuns: SettleDelivery[][]
+  /** The head of a lane succeeded. */
+  readonly heads: SettleDelivery[]
+  readonly others: SettleDelivery[]
+}
+
+function sortOut(settlements: readonly SettleDelivery[]): SortedOut {
+  const heads: SettleDelivery[] = []
+  const others: SettleDelivery[] = []
+  const perRun = new Map<LeasedRun, Map<LeasedDelivery, SettleDelivery>>()
+  for (const settlement of settlements) {
+    const { delivery } = settlement
+    const { run } = delivery
+    if (settlement.settlement.kind !== 'complete') others.push(settlement)
+    else if (run.lane) heads.push(settlement)
+    else {
+      const known = perRun.get(run)
+      if (known === undefined) perRun.set(run, new Map([[delivery, settlement]]))
+      else known.set(delivery, settlement)
+    }
+  }
+  const wholeRuns: SettleDelivery[][] = []
+  for (const [run, completed] of perRun) {
+    if (completed.size < run.deliveries.length) others.push(...completed.values())
+    else wholeRuns.push(run.deliveries.map((delivery) => completed.get(delivery) as SettleDelivery))
+  }
+  return { wholeRuns, heads, others }
+}
+
+function runOf(settlement: SettleDelivery | undefined): LeasedRun {
+  return (settlement as SettleDelivery).delivery.run
+}
+
+/** Random, so that a counter which a failover set back can't be taken for a newer lease. */
+export function newToken(): number {
+  return randomInt(1, 2 ** 48 - 1)
+}
+
+function unmetBy(wants: readonly Want[], runs: readonly LeasedRun[]): Want[] {
+  const leased = new Map<number, number>()
+  for (const run of runs)
+    leased.set(run.subscription, (leased.get(run.subscription) ?? 0) + run.deliveries.length)
+  return wants
+    .map((want) => ({
+      ...want,
+      eventsMax: want.eventsMax - (leased.get(want.subscription) ?? 0),
+      // one suspect at a time, also over the two halves of one lease
+      suspects: want.suspects && !runs.some((run) => run.suspect),
+    }))
+    .filter((want) => want.eventsMax > 0)
+}
+
+const kinds = {
+  complete: 'completed',
+  retry: 'retried',
+  snooze: 'snoozed',
+  bury: 'buried',
+  release: 'released',
+  cancel: 'cancelled',
+} as const
+
+function toRequest({ delivery, settlement, startedAfterMs, executionMs }: SettleDelivery): SettleRequest {
+  return {
+    runId: delivery.run.id,
+    token: delivery.run.token,
+    eventId: delivery.event.id,
+    settlement: kinds[settlement.kind],
+    afterMs: 'afterMs' in settlement ? settlement.afterMs : null,
+    failures: 'failures' in settlement ? settlement.failures : delivery.failures,
+    reason: 'reason' in settlement ? settlement.reason : null,
+    startedAfterMs,
+    executionMs,
+    statusCode: null,
+  }
+}

@@ -1,0 +1,88 @@
+import type { EventInput } from '../domain/event.ts'
+import type { Logger } from './log.ts'
+import type { Metrics } from './metrics.ts'
+
+/** What can go wrong that somebody should know of. Each is a type of operational event that one can subscribe to. */
+export type AlertKind =
+  | 'posthorn.delivery.buried'
+  | 'posthorn.delivery.expired'
+  | 'posthorn.lane.blocked'
+  | 'posthorn.subscription.abandoned'
+
+export interface Alert {
+  readonly kind: AlertKind
+  readonly subscription: string
+  /** The type of the event concerned, if there is one. */
+  readonly type?: string | null
+  readonly details: Readonly<Record<string, unknown>>
+}
+
+export interface AlertsOptions {
+  readonly log: Logger
+  readonly metrics: Metrics
+  /** Publishes the operational event if anybody wants it. */
+  readonly publish: (event: EventInput) => Promise<void>
+  readonly now: () => number
+}
+
+const perMinuteMax = 10
+const minuteMs = 60_000
+
+/**
+ * An alert is a warning in the log, a metric and an operational event. At most ten a minute for each kind and
+ * subscription; what is held back is counted and told with the next. What happens to operational events
+ * themselves is only logged, so that an alert never leads to another.
+ */
+export class Alerts {
+  readonly #options: AlertsOptions
+  readonly #windows = new Map<string, { since: number; raised: number; heldBack: number }>()
+  readonly #publishing = new Set<Promise<void>>()
+
+  constructor(options: AlertsOptions) {
+    this.#options = options
+  }
+
+  raise(alert: Alert): void {
+    const { log, metrics } = this.#options
+    metrics.alerts.inc({ alert: alert.kind })
+    const heldBack = this.#admit(`${alert.kind} ${alert.subscription}`)
+    if (heldBack === undefined) return
+    const payload = { subscription: alert.subscription, ...alert.details, heldBack }
+    log.warn({ alert: alert.kind, ...payload }, alert.kind)
+    if (alert.type?.startsWith('posthorn.')) return
+    const publishing = this.#publish({ type: alert.kind, payload })
+    this.#publishing.add(publishing)
+    void publishing.finally(() => this.#publishing.delete(publishing))
+  }
+
+  /** Resolves when every operational event raised so far is stored. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#publishing)
+  }
+
+  async #publish(event: EventInput): Promise<void> {
+    try {
+      await this.#options.publish(event)
+    } catch (error) {
+      this.#options.log.error({ err: error, type: event.type }, 'An operational event could not be published')
+    }
+  }
+
+  /** How many were held back since the last one, or undefined to hold this one back too. */
+  #admit(key: string): number | undefined {
+    const now = this.#options.now()
+    let window = this.#windows.get(key)
+    if (window === undefined || now - window.since >= minuteMs) {
+      window = { since: now, raised: 0, heldBack: window?.heldBack ?? 0 }
+      this.#windows.set(key, window)
+    }
+    if (window.raised >= perMinuteMax) {
+      window.heldBack++
+      return undefined
+    }
+    window.raised++
+    const { heldBack } = window
+    window.heldBack = 0
+    return heldBack
+  }
+}

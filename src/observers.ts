@@ -1,0 +1,161 @@
+import type { EventEmitter } from 'node:events'
+import type { RunnerObserver } from './consume/runner.ts'
+import type { SettleDelivery } from './consume/source.ts'
+import type { LeasedDelivery } from './domain/delivery.ts'
+import type { Subscription } from './domain/subscription.ts'
+import type { HubEvents } from './hub.ts'
+import type { Alerts } from './observe/alerts.ts'
+import type { Logger } from './observe/log.ts'
+import type { Metrics } from './observe/metrics.ts'
+import type { UpkeepObserver } from './upkeep/upkeep.ts'
+
+export interface Hooks {
+  readonly events: EventEmitter<HubEvents>
+  readonly metrics: Metrics
+  readonly alerts: Alerts
+  readonly log: Logger
+  /** By number; undefined for those that this process does not serve. */
+  readonly subscription: (no: number) => Subscription | undefined
+}
+
+/** Whoever listens may throw, but what was done stays done: a listener's error is logged and goes no further. */
+export function guarded<Observer extends object>(observer: Observer, log: Logger): Observer {
+  const guards = Object.entries(observer).map(([name, tell]) => [name, guard(tell, log)])
+  return Object.fromEntries(guards) as Observer
+}
+
+export function guard<Args extends unknown[]>(
+  tell: (...args: Args) => void,
+  log: Logger,
+): (...args: Args) => void {
+  return (...args) => {
+    try {
+      tell(...args)
+    } catch (error) {
+      log.error({ err: error }, 'A listener threw')
+    }
+  }
+}
+
+/** Turns what the runner tells into log lines, metrics, hub events and alerts. */
+export function observeRunner({ events, metrics, alerts, log, subscription }: Hooks): RunnerObserver {
+  const nameOf = (delivery: LeasedDelivery) => subscription(delivery.run.subscription)?.name ?? 'unknown'
+  const attempts = attemptCounters(metrics)
+  return guarded(observer(), log)
+
+  function observer(): RunnerObserver {
+    return {
+      settled: ({ delivery, settlement, executionMs }) => {
+        const name = nameOf(delivery)
+        attempts(name, settlement.kind).count(executionMs)
+        if (events.listenerCount('settled') > 0) {
+          events.emit('settled', {
+            subscription: name,
+            eventId: delivery.event.id,
+            settlement: settlement.kind,
+            executionMs,
+          })
+        }
+        if (settlement.kind === 'retry') log.warn(describe(delivery, name, settlement), 'An attempt failed')
+        if (settlement.kind === 'bury') buried(delivery, name, settlement)
+      },
+      lost: (delivery, why) => {
+        const name = nameOf(delivery)
+        metrics.leasesLost.inc({ subscription: name })
+        log.warn({ subscription: name, eventId: delivery.event.id, why }, 'A lease was lost')
+        events.emit('lost', { subscription: name, eventId: delivery.event.id, why })
+      },
+      trouble: (error, doing) => log.error({ err: error, doing }, 'Trouble while working'),
+    }
+  }
+
+  function buried(delivery: LeasedDelivery, name: string, { reason }: { reason: string }): void {
+    const { id: eventId, type, orderingKey } = delivery.event
+    events.emit('buried', { subscription: name, eventId, reason })
+    const about = { subscription: name, type }
+    alerts.raise({
+      ...about,
+      kind: 'posthorn.delivery.buried',
+      details: { eventId, reason: firstLine(reason) },
+    })
+    if (orderingKey !== null && subscription(delivery.run.subscription)?.onExhausted === 'block') {
+      alerts.raise({ ...about, kind: 'posthorn.lane.blocked', details: { eventId, orderingKey } })
+    }
+  }
+}
+
+/** Finding a labelled metric costs more than counting, so each is looked up once. */
+function attemptCounters(metrics: Metrics) {
+  const found = new Map<string, { count(executionMs: number): void }>()
+  return (subscription: string, settlement: string) => {
+    const key = `${subscription} ${settlement}`
+    let counters = found.get(key)
+    if (counters === undefined) {
+      const total = metrics.attempts.labels({ subscription, settlement })
+      const seconds = metrics.executionSeconds.labels({ subscription })
+      counters = {
+        count: (executionMs) => {
+          total.inc()
+          seconds.observe(executionMs / 1000)
+        },
+      }
+      found.set(key, counters)
+    }
+    return counters
+  }
+}
+
+/** The same for upkeep, which also knows deliveries of subscriptions that this process does not serve. */
+export function observeUpkeep(hooks: Hooks & { readonly wake: () => void }): UpkeepObserver {
+  const { events, metrics, alerts, log, wake } = hooks
+  const observer: UpkeepObserver = {
+    reclaimed: (runs, charged) => {
+      metrics.leasesExpired.inc(runs)
+      log.warn({ runs, charged: charged.length }, 'Leases of vanished workers were taken back')
+      for (const { name, type, eventId, worker, failures, buried } of charged) {
+        log.warn({ subscription: name, eventId, worker, failures }, 'An attempt failed: its lease expired')
+        if (!buried) continue
+        const details = { eventId, reason: 'the lease expired' }
+        events.emit('buried', { subscription: name, ...details })
+        alerts.raise({ kind: 'posthorn.delivery.buried', subscription: name, type, details })
+      }
+      wake()
+    },
+    expired: (deliveries) => {
+      metrics.expired.inc(deliveries.length)
+      for (const { name, type, eventId } of deliveries) {
+        alerts.raise({ kind: 'posthorn.delivery.expired', subscription: name, type, details: { eventId } })
+      }
+      wake()
+    },
+    abandoned: (names) => {
+      for (const name of names) {
+        alerts.raise({ kind: 'posthorn.subscription.abandoned', subscription: name, details: {} })
+      }
+    },
+    trouble: (error, doing) => log.error({ err: error, doing }, 'Trouble while working'),
+  }
+  return guarded(observer, log)
+}
+
+function describe(
+  delivery: LeasedDelivery,
+  subscription: string,
+  settlement: Extract<SettleDelivery['settlement'], { kind: 'retry' }>,
+): object {
+  const { attempt, event } = delivery
+  const { failures, afterMs, reason } = settlement
+  return {
+    subscription,
+    eventId: event.id,
+    type: event.type,
+    attempt,
+    failures,
+    afterMs,
+    reason: firstLine(reason),
+  }
+}
+
+function firstLine(reason: string): string {
+  return reason.split('\n', 1)[0] ?? ''
+}

@@ -1,0 +1,333 @@
+import { randomUUID } from 'node:crypto'
+import pg from 'pg'
+import { type Config, type PosthornOptions, readConfig } from './config.ts'
+import type { Handler } from './consume/attempt.ts'
+import { Runner } from './consume/runner.ts'
+import { Share } from './consume/share.ts'
+import type { Listening } from './db/database.ts'
+import type { EmbeddedServer } from './db/embedded.ts'
+import { checkSchema, migrate } from './db/migrate.ts'
+import { openPostgres, type PostgresDatabase } from './db/postgres.ts'
+import type { Catalogue, EventFor, EventPattern } from './domain/catalogue.ts'
+import {
+  defineSubscription,
+  integer,
+  type Subscription,
+  type SubscriptionDefinition,
+  type SubscriptionOptions,
+} from './domain/subscription.ts'
+import { PosthornError } from './errors.ts'
+import { Hub } from './hub.ts'
+import { LeaseSource } from './lease-source.ts'
+import { Alerts } from './observe/alerts.ts'
+import { createLogger, type Logger } from './observe/log.ts'
+import { createMetrics, observeGauge } from './observe/metrics.ts'
+import { guard, observeRunner, observeUpkeep } from './observers.ts'
+import { Admitter } from './operations/admit.ts'
+import { isRouted } from './operations/routes.ts'
+import { setShard } from './operations/shard.ts'
+import { touchHandlers, upsertSubscription } from './operations/subscriptions.ts'
+import { registerWorker } from './operations/workers.ts'
+import { Publisher } from './publisher.ts'
+import { Loop } from './upkeep/loop.ts'
+import { Upkeep } from './upkeep/upkeep.ts'
+
+export interface HandlerOptions extends SubscriptionOptions {
+  /** How many attempts this process runs at once. Default 10. */
+  readonly concurrency?: number
+}
+
+export interface StopOptions {
+  /** How long handlers may take to end before they are aborted and handed back. Default 30,000. */
+  readonly graceMs?: number
+}
+
+interface Registration {
+  readonly definition: SubscriptionDefinition
+  readonly handler: Handler
+  readonly concurrency: number
+}
+
+/** Opens the database, the embedded one if none is named, and brings its schema up to date. */
+export async function createPosthorn<const C extends Catalogue = Catalogue>(
+  options: PosthornOptions<C> = {},
+): Promise<Posthorn<C>> {
+  return (await openPosthorn(options)).posthorn
+}
+
+/** What tests need besides the hub itself. */
+export interface OpenedPosthorn<C extends Catalogue> {
+  readonly posthorn: Posthorn<C>
+  readonly db: PostgresDatabase
+}
+
+export async function openPosthorn<const C extends Catalogue = Catalogue>(
+  options: PosthornOptions<C> = {},
+): Promise<OpenedPosthorn<C>> {
+  const config = readConfig(options as PosthornOptions)
+  const log = createLogger(config.log)
+  const embedded = config.database === undefined ? await startEmbeddedServer(config, log) : undefined
+  try {
+    const db = await openDatabase(config, log, embedded)
+    try {
+      await prepareSchema(db, config)
+      const posthorn = new Posthorn<C>({ config, log, db, embedded, catalogue: options.events })
+      return { posthorn, db }
+    } catch (error) {
+      await db.close()
+      throw error
+    }
+  } catch (error) {
+    await embedded?.stop()
+    throw error
+  }
+}
+
+/** Loaded only when used: most hubs run on a server of their own. */
+async function startEmbeddedServer(config: Config, log: Logger): Promise<EmbeddedServer> {
+  const { startEmbedded } = await import('./db/embedded.ts')
+  return startEmbedded({ dataDirectory: config.dataDirectory, log: (line) => log.info(line) })
+}
+
+function openDatabase(
+  config: Config,
+  log: Logger,
+  embedded: EmbeddedServer | undefined,
+): Promise<PostgresDatabase> {
+  const { schema, poolMax, prepared, statementTimeoutMs, database } = config
+  const shared = { schema, poolMax, prepared, statementTimeoutMs, log }
+  if (database instanceof pg.Pool) return openPostgres({ ...shared, pool: database })
+  return openPostgres({ ...shared, connection: embedded?.connection ?? (database as string | pg.PoolConfig) })
+}
+
+async function prepareSchema(db: PostgresDatabase, config: Config): Promise<void> {
+  if (config.migrate) await migrate(db)
+  else await checkSchema(db)
+  await setShard(db, config.shard)
+}
+
+interface PosthornParts {
+  readonly config: Config
+  readonly log: Logger
+  readonly db: PostgresDatabase
+  readonly embedded: EmbeddedServer | undefined
+  readonly catalogue: Catalogue | undefined
+}
+
+/** A hub with its services: handlers, wake-ups and upkeep. Nothing runs before `start()`. */
+export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
+  readonly log: Logger
+  readonly #config: Config
+  readonly #db: PostgresDatabase
+  readonly #embedded: EmbeddedServer | undefined
+  readonly #publisher: Publisher
+  readonly #admitter: Admitter
+  readonly #runner: Runner
+  readonly #upkeep: Upkeep
+  readonly #alerts: Alerts
+  readonly #presence: Loop
+  readonly #registrations = new Map<string, Registration>()
+  readonly #subscriptions: Map<number, Subscription>
+  readonly #processId: string
+  readonly #channel: string
+  #listening: Listening | undefined
+  #state: 'open' | 'started' | 'closed' = 'open'
+  #starting: Promise<void> | undefined
+  #stopping: Promise<void> | undefined
+
+  constructor({ config, log, db, embedded, catalogue }: PosthornParts) {
+    const metrics = createMetrics()
+    const processId = randomUUID()
+    const channel = `posthorn.${config.schema}`
+    const admitter = new Admitter(db)
+    const subscriptions = new Map<number, Subscription>()
+    const trouble = (error: unknown, doing: string) =>
+      log.error({ err: error, doing }, 'Trouble while working')
+    let registering: Promise<number> | undefined
+    const worker = () => {
+      registering ??= registerWorker(db, config.workerId).catch((error: unknown) => {
+        registering = undefined
+        throw error
+      })
+      return registering
+    }
+    const publisher = new Publisher({
+      db,
+      catalogue,
+      requireRoute: config.requireRoute,
+      processId,
+      channel,
+      published: guard((events) => this.#published(events), log),
+      trouble,
+    })
+    super({ db, publisher, admitter, metrics, worker })
+    this.log = log
+    this.#config = config
+    this.#db = db
+    this.#embedded = embedded
+    this.#publisher = publisher
+    this.#admitter = admitter
+    this.#subscriptions = subscriptions
+    this.#processId = processId
+    this.#channel = channel
+    this.#alerts = new Alerts({
+      log,
+      metrics,
+      now: () => performance.now(),
+      publish: async (event) => {
+        if (await isRouted(db, event.type as string)) await publisher.publish(event)
+      },
+    })
+    const subscription = (no: number) => subscriptions.get(no) as Subscription
+    const hooks = { events: this.events, metrics, alerts: this.#alerts, log, subscription }
+    this.#runner = new Runner({
+      source: new LeaseSource({ db, admitter, worker, subscription }),
+      pollMs: config.pollMs,
+      idlePollMs: config.idlePollMs,
+      observe: observeRunner(hooks),
+    })
+    observeGauge(metrics.underWay, () => this.#runner.underWay)
+    this.#upkeep = new Upkeep(db, admitter, observeUpkeep({ ...hooks, wake: () => this.#runner.wake() }))
+    this.#presence = new Loop({
+      name: 'saying that this process is here',
+      everyMs: 10_000,
+      trouble,
+      step: async () => {
+        await registerWorker(db, config.workerId)
+        await touchHandlers(db, [...subscriptions.keys()])
+        return false
+      },
+    })
+  }
+
+  /** Where the data lives and how durable it is, in one line. */
+  describe(): string {
+    if (this.#embedded !== undefined) return this.#embedded.describe()
+    const { serverVersion, durability } = this.#db
+    return `PostgreSQL ${serverVersion}, schema ${this.#config.schema} (durability: ${durability})`
+  }
+
+  /**
+   * Wants events of a type, or of every type a pattern like `order.*` matches. The subscription is durable:
+   * it exists from `start()` until `unsubscribe(name)`, and is owed events whether or not this process runs.
+   */
+  on<const Pattern extends EventPattern<C>>(
+    pattern: Pattern | readonly Pattern[],
+    options: HandlerOptions,
+    handler: Handler<EventFor<C, Pattern>>,
+  ): this {
+    const { concurrency = 10, ...rest } = options
+    if (typeof handler !== 'function') {
+      throw new PosthornError('BAD_OPTION', {
+        option: 'handler',
+        expected: 'a function',
+        value: typeof handler,
+      })
+    }
+    const types = typeof pattern === 'string' ? [pattern] : (pattern as readonly string[])
+    const definition = defineSubscription('handler', types, rest)
+    if (this.#state !== 'open' || this.#registrations.has(definition.name)) {
+      const expected = this.#state === 'open' ? 'unused' : 'registered before start()'
+      throw new PosthornError('BAD_OPTION', { option: 'name', expected, value: definition.name })
+    }
+    this.#registrations.set(definition.name, {
+      definition,
+      handler: handler as Handler,
+      concurrency: integer('concurrency', concurrency, 1, 10_000),
+    })
+    return this
+  }
+
+  /** Makes the subscriptions what `on` said, and begins to work. Starting twice is starting once. */
+  start(): Promise<void> {
+    if (this.#state === 'closed') return Promise.reject(new PosthornError('STOPPED'))
+    this.#state = 'started'
+    this.#starting ??= this.#start().catch((error: unknown) => {
+      this.#starting = undefined
+      throw error
+    })
+    return this.#starting
+  }
+
+  async #start(): Promise<void> {
+    for (const registration of this.#registrations.values()) await this.#register(registration)
+    this.#listening ??= await this.#db.listen(this.#channel, {
+      onNotify: (from) => {
+        if (from !== this.#processId) this.#runner.wake()
+      },
+      onGap: () => {
+        this.#admitter.forget()
+        this.#runner.wake()
+      },
+    })
+    // Somebody may have called stop() meanwhile.
+    if (this.#state === 'closed') return
+    if (this.#registrations.size > 0) this.#runner.start()
+    if (this.#config.upkeep) this.#upkeep.start()
+    this.#presence.start()
+  }
+
+  /** Looks for work now, instead of at the next poll. */
+  wake(): void {
+    this.#runner.wake()
+  }
+
+  /** One step of upkeep, for processes that run it by themselves; true while there is more. */
+  sweep(): Promise<boolean> {
+    return this.#upkeep.sweep()
+  }
+
+  /** Ends what is under way, hands back the rest uncounted, and closes the database. Twice is safe. */
+  stop({ graceMs = 30_000 }: StopOptions = {}): Promise<void> {
+    this.#state = 'closed'
+    this.#stopping ??= this.#stop(graceMs)
+    return this.#stopping
+  }
+
+  async #stop(graceMs: number): Promise<void> {
+    await this.#starting?.catch(() => undefined)
+    const parts = [
+      () => this.#runner.stop(graceMs),
+      () => Promise.all([this.#upkeep.stop(), this.#presence.stop(), this.#listening?.stop()]),
+      () => this.#publisher.settled(),
+      () => this.#alerts.settled(),
+      () => this.#db.close(),
+      () => this.#embedded?.stop(),
+    ]
+    for (const part of parts) {
+      // Whatever one part fails with, the others are let go too.
+      await Promise.resolve(part()).catch((error: unknown) =>
+        this.log.error({ err: error }, 'Trouble while stopping'),
+      )
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop()
+  }
+
+  async #register({ definition, handler, concurrency }: Registration): Promise<void> {
+    const { subscription, before } = await upsertSubscription(this.#db, definition)
+    if (before !== undefined && !sameDefinition(before, subscription)) {
+      this.log.warn(
+        { subscription: definition.name, before, after: subscription },
+        'The options of a subscription changed',
+      )
+    }
+    this.#subscriptions.set(subscription.no, subscription)
+    this.#runner.add(new Share(subscription, handler, concurrency))
+  }
+
+  #published(events: readonly { id: number; owed: readonly number[] }[]): void {
+    this.metrics.published.inc(events.length)
+    const unrouted = events.filter((event) => event.owed.length === 0).length
+    if (unrouted > 0) this.metrics.unrouted.inc(unrouted)
+    if (this.events.listenerCount('published') > 0) this.events.emit('published', events)
+    // Within the process no database is needed to wake up.
+    if (events.some((event) => event.owed.some((no) => this.#subscriptions.has(no)))) this.#runner.wake()
+  }
+}
+
+function sameDefinition(a: Subscription, b: Subscription): boolean {
+  return JSON.stringify({ ...a, status: 0 }) === JSON.stringify({ ...b, status: 0 })
+}

@@ -1,0 +1,197 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { Batcher } from './batcher.ts'
+import type { Database } from './db/database.ts'
+import type { Catalogue } from './domain/catalogue.ts'
+import { type EventInput, type NewEvent, parseEvent } from './domain/event.ts'
+import type { CallerTransaction } from './domain/transaction.ts'
+import { PosthornError } from './errors.ts'
+import { type Published, publish, publishIn } from './operations/publish.ts'
+
+export interface PublishOptions {
+  /** Your own transaction: the events exist if and when it commits. */
+  readonly tx?: CallerTransaction
+  /** With `tx`: `false` leaves it to polling to find the events, instead of notifying at commit. Default `true`. */
+  readonly notify?: boolean
+}
+
+/** What a publisher gets back. */
+export interface PublishedEvent {
+  readonly id: number
+  /** The idempotency key was used before: this is the first event. */
+  readonly replayed: boolean
+  /** To how many subscriptions it is owed. */
+  readonly deliveries: number
+  readonly createdAt: Date
+}
+
+export interface PublisherOptions {
+  readonly db: Database
+  readonly catalogue: Catalogue | undefined
+  readonly requireRoute: boolean
+  /** Names this process in notifications, so that it does not wake itself. */
+  readonly processId: string
+  readonly channel: string
+  readonly published: (events: readonly Published[]) => void
+  readonly trouble: (error: unknown, doing: string) => void
+}
+
+const batchEventsMax = 1_000
+const statementEventsMax = 5_000
+/** Other processes are told at most this often; in between they are told once, at the end. */
+const notifyEveryMs = 5
+
+/** Publishes: calls that arrive together share one statement and one commit. */
+export class Publisher {
+  readonly #options: PublisherOptions
+  readonly #batcher: Batcher<NewEvent, Published | Error>
+  /** Apart: a key that somebody's open transaction holds makes its whole statement wait. */
+  readonly #keyedBatcher: Batcher<NewEvent, Published | Error>
+  #notifiedAt = Number.NEGATIVE_INFINITY
+  #notifying: Promise<void> | undefined
+  #owesNotice = false
+
+  constructor(options: PublisherOptions) {
+    this.#options = options
+    const newBatcher = () =>
+      new Batcher<NewEvent, Published | Error>({
+        flush: (events) => this.#flush(events),
+        itemsMax: batchEventsMax,
+        flushesMax: 2,
+      })
+    this.#batcher = newBatcher()
+    this.#keyedBatcher = newBatcher()
+  }
+
+  async publish(input: EventInput, options: PublishOptions = {}): Promise<PublishedEvent> {
+    const event = await this.#parse(input)
+    if (options.tx !== undefined)
+      return this.#publishIn(options.tx, [event], options).then(([one]) => one as PublishedEvent)
+    const batcher = event.idempotencyKey === null ? this.#batcher : this.#keyedBatcher
+    const answer = await batcher.add(event)
+    if (answer instanceof Error) throw answer
+    return this.#answer(event, answer)
+  }
+
+  /** All or nothing, in the order given. */
+  async publishMany(inputs: readonly EventInput[], options: PublishOptions = {}): Promise<PublishedEvent[]> {
+    const events: NewEvent[] = []
+    for (const input of inputs) events.push(await this.#parse(input))
+    if (events.length === 0) return []
+    if (options.tx !== undefined) return this.#publishIn(options.tx, events, options)
+    const published = await this.#publishAll(events)
+    this.#noticeSoon()
+    this.#options.published(published)
+    return published.map((one, position) => this.#answer(events[position] as NewEvent, one))
+  }
+
+  /** Resolves when everything given so far is answered and told. */
+  async settled(): Promise<void> {
+    await Promise.all([this.#batcher.settled(), this.#keyedBatcher.settled()])
+    await this.#notifying
+  }
+
+  async #parse(input: EventInput): Promise<NewEvent> {
+    const event = parseEvent(await this.#validated(input))
+    return this.#options.requireRoute && event.requireRoute === null
+      ? { ...event, requireRoute: true }
+      : event
+  }
+
+  async #validated(input: EventInput): Promise<EventInput> {
+    const { catalogue } = this.#options
+    const { type } = input
+    if (catalogue === undefined || type == null || type.startsWith('posthorn.')) return input
+    const payload = await catalogue.validate(type, input.payload)
+    return {
+      ...input,
+      payload,
+      orderingKey: input.orderingKey ?? catalogue.orderingKey(type, payload),
+    } as EventInput
+  }
+
+  async #publishIn(
+    tx: CallerTransaction,
+    events: readonly NewEvent[],
+    { notify = true }: PublishOptions,
+  ): Promise<PublishedEvent[]> {
+    const answers: PublishedEvent[] = []
+    for (let from = 0; from < events.length; from += statementEventsMax) {
+      const portion = events.slice(from, from + statementEventsMax)
+      const request = { events: portion, scope: '', wake: notify ? '' : null }
+      const published = await publishIn(tx, this.#options.db, request)
+      for (const [position, one] of published.entries()) {
+        answers.push(this.#answer(portion[position] as NewEvent, one))
+      }
+    }
+    return answers
+  }
+
+  async #publishAll(events: readonly NewEvent[]): Promise<Published[]> {
+    const { db } = this.#options
+    if (events.length <= statementEventsMax && events.every((event) => event.idempotencyKey === null)) {
+      return publish(db, { events, scope: '', wake: this.#wake() })
+    }
+    return db.transaction(async (tx) => {
+      const connection = { query: tx.query.bind(tx), run: tx.run.bind(tx), schema: db.schema }
+      const published: Published[] = []
+      for (let from = 0; from < events.length; from += statementEventsMax) {
+        const portion = events.slice(from, from + statementEventsMax)
+        published.push(...(await publish(connection, { events: portion, scope: '', wake: this.#wake() })))
+      }
+      // Thrown inside, so that nothing of the call is stored.
+      for (const [position, one] of published.entries()) this.#answer(events[position] as NewEvent, one)
+      return published
+    })
+  }
+
+  async #flush(events: NewEvent[]): Promise<(Published | Error)[]> {
+    const { db } = this.#options
+    let published: Published[]
+    try {
+      published = await publish(db, { events, scope: '', wake: this.#wake() })
+    } catch (error) {
+      if (events.length === 1 || error instanceof PosthornError) throw error
+      // One event that the database refuses must not fail its neighbours.
+      const alone = events.map((event) => this.#flush([event]).catch((reason: Error) => [reason]))
+      return (await Promise.all(alone)).flat()
+    }
+    this.#noticeSoon()
+    this.#options.published(published)
+    return published
+  }
+
+  #answer(event: NewEvent, { id, replayed, conflict, owed, createdAt }: Published): PublishedEvent {
+    if (conflict) throw new PosthornError('IDEMPOTENCY_MISMATCH', { key: event.idempotencyKey, eventId: id })
+    return { id, replayed, deliveries: owed.length, createdAt }
+  }
+
+  /** Tells others within the commit when that is rare, else a moment later for all: NOTIFY serialises commits. */
+  #wake(): string | null {
+    const now = performance.now()
+    if (now - this.#notifiedAt >= notifyEveryMs) {
+      this.#notifiedAt = now
+      return this.#options.processId
+    }
+    this.#owesNotice = true
+    return null
+  }
+
+  /** Only after the commit: whoever looks before it finds nothing. */
+  #noticeSoon(): void {
+    if (!this.#owesNotice) return
+    this.#owesNotice = false
+    this.#notifying ??= this.#notifyLater()
+  }
+
+  async #notifyLater(): Promise<void> {
+    const { db, channel, processId, trouble } = this.#options
+    await delay(notifyEveryMs)
+    this.#notifying = undefined
+    this.#notifiedAt = performance.now()
+    try {
+      await db.query('select pg_notify($1, $2)', [channel, processId])
+    } catch (error) {
+      trouble(error, 'notifying other processes')
+    }
+  }
+}
