@@ -1,0 +1,45 @@
+import { execFile } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { createTestDatabase, type TestDatabase } from './support/database.ts'
+
+const run = promisify(execFile)
+const folder = fileURLToPath(new URL('../examples/', import.meta.url))
+
+/** What each example prints. A new example needs a line here. */
+const prints: Record<string, string[]> = {
+  'handler.js': ['receipt for order 7, attempt 2'],
+  'outbox.js': ['refused: duplicate key value violates unique constraint "orders_pkey"', 'shipped: 1, 2'],
+  'ordered-lanes.js': ['alice: deposit 100, withdraw 50, close', 'bob: deposit 10'],
+  'exactly-once.js': ['balance: 60'],
+}
+
+let database: TestDatabase
+beforeEach(async () => {
+  database = await createTestDatabase('example')
+})
+afterEach(() => database.drop())
+
+test('every example is run here, and none is longer than 40 lines', () => {
+  const names = readdirSync(folder).filter((name) => name.endsWith('.js'))
+  expect(names.sort()).toEqual(Object.keys(prints).sort())
+  const long = names.filter(
+    (name) =>
+      readFileSync(folder + name, 'utf8')
+        .trimEnd()
+        .split('\n').length > 40,
+  )
+  expect(long).toEqual([])
+})
+
+test.each(Object.entries(prints))('examples/%s prints what it promises', async (name, lines) => {
+  const { host, port, user, database: db } = database.connection
+  const url = `postgres://${user}@/${db}?host=${encodeURIComponent(host)}&port=${port}`
+  const { stdout } = await run(process.execPath, [folder + name], {
+    env: { ...process.env, DATABASE_URL: url, LOG_LEVEL: 'silent' },
+    timeout: 30_000,
+  })
+  expect(stdout.trim().split('\n')).toEqual(lines)
+})
