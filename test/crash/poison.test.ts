@@ -1,0 +1,9 @@
+import { expect, test } from 'vitest'
+import { runScenario } from './support/scenario.ts'
+
+test('one event of 500 that takes its process down is the only one buried', async () => {
+  const { counts, violations } = await runScenario('poison', { seed: 7, secs: 0 })
+  expect(violations).toEqual([])
+  expect(counts.buried).toBe(1)
+  expect(counts.crashesThatHitALease).toBeGreaterThan(0)
+})

@@ -1,0 +1,85 @@
+/** No acknowledged event is lost, and none runs twice while its lease holds, however often workers are killed. */
+import { setTimeout as delay } from 'node:timers/promises'
+import { judge, tally } from '../support/checker.js'
+import { judgeLeases, watchLeases } from '../support/leases.js'
+import { publishUntil } from '../support/publishing.js'
+import { createRandom } from '../support/random.js'
+import { monotonicUs } from '../support/recorder.js'
+import { openWorld, sweepOften } from '../support/world.js'
+
+const workersMax = 3
+const leaseMs = 1_000
+
+/** @type {import('../support/scenario.js').Scenario} */
+export async function run({ connection, seed, secs }) {
+  const world = await openWorld({ connection, name: 'kill' })
+  const stopSweeping = sweepOften(world.hub)
+  try {
+    const random = createRandom(seed)
+    await watchLeases(world)
+    const start = () => world.startWorker(workerConfig(seed))
+    const workers = Array.from({ length: workersMax }, start)
+    await Promise.all(workers)
+    const endsAt = monotonicUs() + secs * 1e6
+    const publishing = publishUntil(endsAt, world, {
+      type: 'crash.kill',
+      random: createRandom(seed + 1),
+      keys: 16,
+    })
+    const deaths = []
+    let killsHit = 0
+    while (monotonicUs() < endsAt) {
+      await delay(random.integer(100, 600))
+      const at = random.integer(0, workersMax - 1)
+      const { pid, name } = await workers[at]
+      deaths.push({ pid, at: await (await workers[at]).kill() })
+      if ((await world.heldBy(name)) > 0) killsHit++
+      workers[at] = start()
+    }
+    const published = await publishing
+    await world.untilEmpty(15_000)
+    await Promise.all(workers.map(async (worker) => (await worker).stop()))
+    const history = world.history()
+    const leases = await judgeLeases(world)
+    return {
+      counts: {
+        published: published.length,
+        kills: deaths.length,
+        killsThatHitALease: killsHit,
+        ...tally(history),
+        leases: leases.leases,
+        takenBack: leases.takenBack,
+      },
+      violations: [
+        ...judge(history, { published, deaths, subscriptions: ['killed'] }),
+        ...leases.violations,
+        ...(await judgeAudit(world)),
+      ],
+    }
+  } finally {
+    await stopSweeping()
+    await world.close()
+  }
+}
+
+function workerConfig(seed) {
+  const options = {
+    name: 'killed',
+    concurrency: 8,
+    leaseMs,
+    retry: { baseMs: 20, maxMs: 20, failuresMax: 1000 },
+  }
+  // Some take longer than a lease: only heartbeats keep those from running twice.
+  const behaviour = { kind: 'mixed', msMax: 60, slowShare: 0.01, slowMs: 1_300, failShare: 0.05 }
+  return { seed, handlers: [{ pattern: 'crash.kill', options, behaviour }] }
+}
+
+/** The audit says the same: one completion of each. */
+async function judgeAudit(world) {
+  const rows = await world.query(`
+    select e.id, count(a.id)::int as completions
+    from __schema__.events e
+    left join __schema__.audit a on a.event_id = e.id and a.settlement = 'completed'
+    group by e.id having count(a.id) <> 1 limit 5`)
+  return rows.map(({ id, completions }) => `audit: event ${id} has ${completions} completions`)
+}

@@ -1,0 +1,154 @@
+import type { LeasedRun } from '../../src/domain/delivery.ts'
+import { heartbeat } from '../../src/operations/heartbeat.ts'
+import { isolate } from '../../src/operations/isolate.ts'
+import { lease } from '../../src/operations/lease.ts'
+import { release } from '../../src/operations/release.ts'
+import { settleStatement, settleValues } from '../../src/operations/settle.ts'
+import { expectEqual, expectTrue } from './check.ts'
+import type { CompleteInCommand, LeaseCommand } from './commands.ts'
+import { checkLease } from './lease-check.ts'
+import type { Delivery, Lease } from './model.ts'
+import { heldClaims, requestFor } from './settling.ts'
+import type { Simulation } from './simulation.ts'
+import type { Policy } from './stage.ts'
+import { reclaimAll } from './upkeep.ts'
+
+let tokens = 0
+
+export async function leaseRuns(simulation: Simulation, command: LeaseCommand): Promise<void> {
+  const { db, model, stage, workers } = simulation
+  const policies = command.subscriptions.map((no) => stage.policies[no % stage.policies.length] as Policy)
+  // Tags are for pull workers, and only they get one delivery of a lane at a time.
+  const tags = policies.every((policy) => policy.via === 'pull') ? command.tags : null
+  const { eventsMax, suspects, begins, minutes } = command
+  const laneMax = begins === 'granted' ? 1 : command.laneMax
+  const token = ++tokens
+  const runs = await lease(db, {
+    wants: policies.map(({ no, maxConcurrency }) => ({
+      subscription: no,
+      eventsMax,
+      runsMax: eventsMax,
+      suspects,
+      leaseMs: simulation.after(minutes),
+      laneMax,
+      limited: maxConcurrency !== null,
+    })),
+    token,
+    worker: workers[command.worker] as number,
+    begins,
+    tags,
+  })
+  checkLease(simulation, { policies, eventsMax, laneMax, suspects, tags }, runs)
+  for (const run of runs) {
+    const { id: runId, subscription, lane } = run
+    const until = model.now + simulation.after(minutes)
+    const held: Lease = { token, runId, subscription, lane, size: run.deliveries.length, until }
+    simulation.leases.push(held)
+    take(simulation, run, { held, worker: command.worker, begun: begins === 'granted' || run.suspect })
+  }
+}
+
+interface Taking {
+  readonly held: Lease
+  readonly worker: number
+  readonly begun: boolean
+}
+
+function take(simulation: Simulation, run: LeasedRun, { held, worker, begun }: Taking): void {
+  for (const { event, failures } of run.deliveries) {
+    const delivery = simulation.model.find(event.id, run.subscription) as Delivery
+    simulation.model.lease(delivery, held, begun)
+    simulation.claims.push({ worker, lease: held, delivery, failures })
+  }
+}
+
+export async function heartbeatLease(
+  simulation: Simulation,
+  { lease: index, minutes, begun: count }: { lease: number; minutes: number; begun: number },
+): Promise<void> {
+  const { db, model, leases } = simulation
+  const held = pickLease(simulation, index)
+  if (held === undefined) return
+  const covered = model.covered(held)
+  // In a lane one is attempted after the other.
+  const begun = covered.slice(0, held.lane ? Math.min(count, 1) : count)
+  const leaseMs = simulation.after(minutes)
+  const answers = await heartbeat(db, [
+    { runId: held.runId, token: held.token, leaseMs, begun: begun.map((one) => one.eventId) },
+  ])
+  expectEqual(
+    'leases still held',
+    answers.map((answer) => answer.runId),
+    covered.length > 0 ? [held.runId] : [],
+  )
+  for (const one of covered.filter((delivery) => delivery.told)) {
+    expectTrue(
+      `the worker of event ${one.eventId} is told`,
+      answers[0]?.cancelled.includes(one.eventId) === true,
+    )
+  }
+  held.until = model.now + leaseMs
+  for (const one of covered) one.begun = begun.includes(one)
+  simulation.leases = leases.filter((one) => model.covered(one).length > 0 || one === held)
+}
+
+export async function releaseRun(simulation: Simulation, index: number): Promise<void> {
+  const held = pickLease(simulation, index)
+  if (held === undefined) return
+  await release(simulation.db, [{ runId: held.runId, token: held.token }])
+  simulation.model.release(held)
+}
+
+/** A delivery is settled in a transaction of its worker: until it ends, nobody else can touch it. */
+export async function completeIn(simulation: Simulation, command: CompleteInCommand): Promise<void> {
+  const { db, model } = simulation
+  const held = heldClaims(simulation).filter((claim) => claim.delivery.state === 'leased')
+  const claim = held[command.claim % Math.max(held.length, 1)]
+  if (claim === undefined) return
+  const { delivery, lease: before } = claim
+  const runId = await isolate(db, { runId: before.runId, token: before.token, eventId: delivery.eventId })
+  expectTrue(`event ${delivery.eventId} is held, so it can be taken out of its run`, runId !== undefined)
+  const alone =
+    runId === before.runId
+      ? before
+      : moveOut(simulation, delivery, { ...before, runId: runId as number, size: 1 })
+
+  const request = {
+    ...requestFor(simulation, { ...claim, lease: alone }, { outcome: 'complete', minutes: 1 }),
+    runId: alone.runId,
+  }
+  const transaction = await simulation.stage.begin()
+  try {
+    const { rows } = await transaction.query(settleStatement(db).text, settleValues([request]))
+    expectEqual('rejected in the transaction', rows.length, 0)
+    if (command.meanwhile === 'reclaim') await reclaimAll(simulation, alone)
+    if (command.meanwhile === 'heartbeat') {
+      const beat = { runId: alone.runId, token: alone.token, leaseMs: simulation.after(4), begun: [] }
+      const answers = await heartbeat(db, [beat])
+      expectEqual(
+        'held while it is settled',
+        answers.map((one) => one.runId),
+        [alone.runId],
+      )
+    }
+  } finally {
+    await transaction.end(command.how)
+  }
+  if (command.how === 'commit') model.complete(delivery, request.failures)
+}
+
+function moveOut(simulation: Simulation, delivery: Delivery, alone: Lease): Lease {
+  Object.assign(delivery, { fence: alone, begun: true })
+  simulation.leases.push(alone)
+  simulation.claims = simulation.claims.map((claim) =>
+    claim.delivery === delivery && claim.lease.token === alone.token ? { ...claim, lease: alone } : claim,
+  )
+  return alone
+}
+
+/** Mostly one that is in force; the last few others stay to be asked about. */
+function pickLease({ leases, model }: Simulation, index: number): Lease | undefined {
+  const inForce = leases.filter((one) => model.covered(one).length > 0)
+  const from = inForce.length > 0 && index % 4 !== 0 ? inForce : leases
+  return from[index % Math.max(from.length, 1)]
+}
