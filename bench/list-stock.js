@@ -1,0 +1,102 @@
+/** A million events as publishing and settling would have left them, written by SQL because that takes a minute. */
+
+export const stockCount = 1_000_000
+const half = stockCount / 2
+
+/** In both halves the kinds go round: 5 % of the finished ones failed, few expired or were cancelled. */
+export const layouts = [
+  {
+    name: 'finished first, then waiting in runs of 200 and in lanes',
+    finished: `id <= ${half}`,
+    waiting: 'runs',
+  },
+  {
+    name: 'waiting first, each retried once and alone, then finished',
+    finished: `id > ${half}`,
+    waiting: 'alone',
+  },
+]
+
+export async function fillStock(db, { finished, waiting }) {
+  const run = (text) => db.query(text.replaceAll('posthorn.', `${db.schema}.`))
+  await run(subscriptions)
+  await run(events)
+  await run(`${outcomes} where ${finished} order by id`)
+  await run(deadLetters)
+  for (const text of waiting === 'runs' ? waitingInRuns : waitingAlone)
+    await run(text.replaceAll('unfinished', `not (${finished})`))
+  await run(leases)
+  for (const table of ['events', 'audit', 'runs', 'lane_queue', 'dead_letters'])
+    await run(`vacuum analyze posthorn.${table}`)
+}
+
+const subscriptions = `
+  insert into posthorn.subscriptions (id, name, via, retry, lease_ms)
+  select posthorn.uuid_v7(), name, 'handler', '{"kind": "fixed", "delayMs": 1000, "failuresMax": 5}', 30000
+  from unnest(array['orders', 'rest']) as name`
+
+/** A tenth is owed twice, a quarter has an ordering key, a fifth a common tag. */
+const events = `
+  insert into posthorn.events (id, type, tags, payload, ordering_key, owed, created_at)
+  select id,
+    case when id % 10000 = 77 then 'rare.thing' when id % 10 < 5 then 'order.created' when id % 10 < 9 then 'order.paid'
+      else 'invoice.sent' end,
+    case when id % 10000 = 78 then '{rare,eu}'::text[] when id % 5 = 0 then '{eu}' end,
+    '{"n":' || id || ',"note":"' || repeat('x', 64) || '"}',
+    case when id % 4 = 3 then 'key-' || id % 1000 end,
+    (case when id % 10 = 0 then '{1,2}' when id % 10 = 9 then '{2}' else '{1}' end)::int[],
+    posthorn.clock() - interval '7 days' + id * interval '600 ms'
+  from generate_series(1, ${stockCount}) as id`
+
+const outcomes = `
+  insert into posthorn.audit (event_id, subscription, settlement, attempt, failures, worker, token, leased_at, finished_at, execution_ms, reason)
+  select id, owed_to, o.settlement::posthorn.settlement, 1, 0, 1, 1, created_at, created_at + interval '1 s', 5,
+    case when o.settlement = 'buried' then 'refused' end
+  from posthorn.events
+  cross join lateral unnest(owed) as owed_to
+  cross join lateral (
+    select case when id % 100 = 1 then 'buried' when id % 1000 = 8 then 'expired' when id % 2000 = 10 then 'cancelled'
+      else 'completed' end as settlement
+  ) as o`
+
+const deadLetters = `
+  insert into posthorn.dead_letters (id, event_id, subscription, kind, reason, attempts, failures, event_snapshot, buried_at)
+  select posthorn.uuid_v7(), event_id, subscription, settlement::text, 'refused', 1, 1, '{}', finished_at
+  from posthorn.audit
+  where settlement in ('buried', 'expired')`
+
+const waitingInRuns = [
+  `insert into posthorn.runs (subscription, state, event_ids, first_id)
+  select owed_to, 'ready', array_agg(id order by id), min(id)
+  from posthorn.events
+  cross join lateral unnest(owed) as owed_to
+  where unfinished and ordering_key is null
+  group by owed_to, id / 200`,
+  `insert into posthorn.lane_queue (subscription, ordering_key, position, event_ids)
+  select owed_to, ordering_key, id / 20000, array_agg(id order by id)
+  from posthorn.events
+  cross join lateral unnest(owed) as owed_to
+  where unfinished and ordering_key is not null
+  group by owed_to, ordering_key, id / 20000`,
+]
+
+const waitingAlone = [
+  `insert into posthorn.runs (subscription, state, event_ids, first_id, due_at, attempts, failures)
+  select owed_to, (case when id % 2 = 0 then 'ready' else 'deferred' end)::posthorn.run_state, array[id], id,
+    posthorn.clock() + interval '1 h', 1, 1
+  from posthorn.events
+  cross join lateral unnest(owed) as owed_to
+  where unfinished`,
+  `insert into posthorn.audit (event_id, subscription, settlement, attempt, failures, worker, token, leased_at, finished_at, next_at, reason)
+  select id, owed_to, 'retried', 1, 1, 1, 1, created_at, created_at + interval '1 s', created_at + interval '1 h', 'busy'
+  from posthorn.events
+  cross join lateral unnest(owed) as owed_to
+  where unfinished
+  order by id`,
+]
+
+const leases = `
+  update posthorn.runs
+  set state = 'leased', token = 2, worker = 1, granted = 1, begun = event_ids[1:1], leased_at = posthorn.clock(),
+    leased_until = posthorn.clock() + interval '1 day'
+  where id in (select id from posthorn.runs where state = 'ready' order by id limit 100)`

@@ -1,0 +1,95 @@
+/**
+ * B10: does a list of events answer within 50 ms with 1,000,000 events stored, for every status, every other filter
+ * and every pair of them, from either end and from the middle?
+ *
+ * The total is part of every answer. Each filter is asked several times; the table has the medians.
+ */
+
+import { fillStock, layouts, stockCount } from './list-stock.js'
+import { verdict } from './rounds.js'
+import { dropSchema, givenServers, nextSchema } from './server.js'
+import { formatNumber, formatRow, median } from './table.js'
+
+const { migrate } = await import('../dist/db/migrate.js')
+const { openPostgres } = await import('../dist/db/postgres.js')
+const { listEvents } = await import('../dist/operations/list-events.js')
+
+const askedCount = 7
+const goalMs = 50
+const statuses = [
+  undefined,
+  'PENDING',
+  'PROCESSING',
+  'COMPLETED',
+  'FAILED',
+  'COMPLETED_WITH_ERRORS',
+  'EXPIRED',
+  'CANCELLED',
+]
+const daysAgo = (days) => new Date(Date.now() - days * 86_400_000)
+const filters = {
+  'no other filter': {},
+  'a common type': { type: 'order.created' },
+  'a rare type': { type: 'rare.thing' },
+  'a type prefix': { type: 'order.*' },
+  'a common tag': { tags: ['eu'] },
+  'a rare tag': { tags: ['rare'] },
+  'an ordering key': { orderingKey: 'key-3' },
+  'a day': { createdFrom: daysAgo(6), createdTo: daysAgo(5) },
+  'until a day ago': { createdTo: daysAgo(1) },
+}
+const heads = ['', 'oldest first', 'newest first', 'onwards', 'backwards', 'total']
+const widths = [42, 13, 13, 13, 13, 12]
+const servers = givenServers()
+
+for (const layout of layouts) {
+  const schema = nextSchema('list')
+  const db = await openPostgres({ connection: servers.database, schema, statementTimeoutMs: 600_000 })
+  await migrate(db)
+  await fillStock(db, layout)
+  await measureLayout(db, layout)
+  await dropSchema(db, schema)
+  await db.close()
+}
+
+async function measureLayout(db, layout) {
+  const title = `B10 list of ${formatNumber(stockCount)} events: ${layout.name} (median ms)`
+  console.log(`\n${title}`)
+  console.log(formatRow(heads, widths))
+  const slowest = { ms: 0, name: '' }
+  for (const status of statuses) {
+    for (const [name, filter] of Object.entries(filters)) {
+      const asked = status === undefined ? filter : { ...filter, status }
+      const row = await measureFilter(db, asked)
+      const label = `${status ?? 'any status'}, ${name}`
+      console.log(formatRow([label, ...row.medians.map(formatNumber), row.total], widths))
+      const ms = Math.max(...row.medians)
+      if (ms > slowest.ms) Object.assign(slowest, { ms, name: label })
+    }
+  }
+  const what = `slowest (${slowest.name}, ${formatNumber(slowest.ms)} ms) / ${goalMs} ms`
+  verdict({ title, what, ratios: [slowest.ms / goalMs], atMost: 1 })
+}
+
+/** From both ends, and from a cursor in the middle in both directions. */
+async function measureFilter(db, filter) {
+  const middle = (order) => Buffer.from(`${order}:${stockCount / 2 + 12_345}`).toString('base64url')
+  const medians = []
+  let total = ''
+  for (const paging of [
+    { order: 'asc' },
+    { order: 'desc' },
+    { order: 'asc', cursor: middle('asc') },
+    { order: 'desc', cursor: middle('desc') },
+  ]) {
+    const times = []
+    for (let asked = 0; asked < askedCount; asked++) {
+      const begin = performance.now()
+      const page = await listEvents(db, { ...filter, ...paging })
+      times.push(performance.now() - begin)
+      total = `${page.totalIsEstimate ? '~' : ''}${page.total}`
+    }
+    medians.push(median(times))
+  }
+  return { medians, total }
+}

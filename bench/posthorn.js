@@ -1,0 +1,224 @@
+/** Our side, with the defaults a user gets. All that the bench knows about the library's API and tables is here. */
+import { createRequire } from 'node:module'
+import pg from 'pg'
+import { dropSchema, nextSchema } from './server.js'
+import { inBatches, waitUntil, within } from './workload.js'
+
+const { version } = createRequire(import.meta.url)('../package.json')
+const type = 'bench.event'
+const subscription = { name: 'bench', concurrency: 8 }
+const defaults = `defaults, handler concurrency ${subscription.concurrency}`
+
+export const posthorn = {
+  name: 'posthorn',
+  version,
+  settings: {
+    drain: `${defaults}, publishMany in batches of 1,000`,
+    lanes: `${defaults}, one orderingKey per key`,
+    publish:
+      'defaults; publishMany in batches, publish one by one; one handler subscription is owed every event',
+    latency: defaults,
+  },
+
+  /** From start() until every event has run and none is waiting or leased. */
+  async drain(servers, { events, record, limitMs }) {
+    const schema = nextSchema('posthorn')
+    const pool = openPool(servers)
+    await subscribe(servers, schema)
+    const hub = await openHub(servers, schema, (event) => record.ran(event.payload.n))
+    for (const batch of inBatches(events, 1000)) await hub.publishMany(batch.map(toEvent))
+    await pool.query('checkpoint')
+
+    const begin = performance.now()
+    await hub.start()
+    await within(limitMs, 'posthorn', record.done)
+    await waitUntil(() => isSettled(pool, schema), { what: 'a settled queue' })
+    const seconds = (performance.now() - begin) / 1000
+    await hub.stop()
+    await verifyAudit(pool, schema, events.length)
+    await close(pool, schema)
+    return seconds
+  },
+
+  async openPublisher(servers) {
+    const schema = nextSchema('posthorn')
+    const pool = openPool(servers)
+    await subscribe(servers, schema)
+    // Never started: nobody consumes while publishing is measured.
+    const hub = await openHub(servers, schema, () => undefined)
+    return {
+      publishMany: (events) => hub.publishMany(events.map(toEvent)),
+      publish: (event) => hub.publish(toEvent(event)),
+      async stored() {
+        const { rows } = await pool.query(`select count(*)::int as count from ${schema}.events`)
+        return rows[0].count
+      },
+      async close() {
+        await hub.stop()
+        await close(pool, schema)
+      },
+    }
+  },
+
+  /** A running hub; `onRun` is called as the first thing the handler does. */
+  async openRunner(servers, onRun) {
+    const schema = nextSchema('posthorn')
+    const pool = openPool(servers)
+    const hub = await openHub(servers, schema, (event, attempt) => onRun(event.payload, attempt))
+    await hub.start()
+    return {
+      schema,
+      publish: (event) => hub.publish(toEvent(event)),
+      publishMany: (events) => hub.publishMany(events.map(toEvent)),
+      isSettled: () => isSettled(pool, schema),
+      async close() {
+        await hub.stop()
+        await close(pool, schema)
+      },
+    }
+  },
+
+  /** A publisher in a process of its own, for the hub of `openRunner`. */
+  async openRemote(servers, schema) {
+    const hub = await openHub(servers, schema)
+    return { publish: (event) => hub.publish(toEvent(event)), close: () => hub.stop() }
+  },
+}
+
+/** A schema that B7 fills: `settle` runs the handlers until nothing is due, `close` drops it. */
+export async function openBacklog(servers, handle = () => undefined) {
+  const schema = nextSchema('posthorn')
+  const pool = openPool(servers)
+  await subscribe(servers, schema)
+  const publisher = await openHub(servers, schema, handle)
+  return {
+    schema,
+    async publishAll(events) {
+      for (const batch of inBatches(events, 1000)) await publisher.publishMany(batch.map(toEvent))
+    },
+    /** Starts the handlers and stops them when `isDone`; what they held back stays held back. */
+    async runUntil(isDone) {
+      const hub = await openHub(servers, schema, handle)
+      await hub.start()
+      await waitUntil(isDone, { limitMs: 300_000, what: 'the shape of the backlog' })
+      await hub.stop()
+    },
+    /** Lets in what stands at the door, as every lease that finds too little does. */
+    async admit() {
+      const [{ openPostgres }, { Admitter }] = await Promise.all([
+        import('../dist/db/postgres.js'),
+        import('../dist/operations/admit.js'),
+      ])
+      const db = await openPostgres({ connection: servers.database, schema })
+      const admitter = new Admitter(db)
+      while (!(await admitter.admit()).drained);
+      await db.close()
+    },
+    async close() {
+      await publisher.stop()
+      await close(pool, schema)
+    },
+  }
+}
+
+/** Holds the head of a lane back for an hour: the lane waits behind it. */
+export function holdBack(attempt) {
+  return attempt.snooze(3_600_000)
+}
+
+/** One claim on `client`, in the caller's transaction, as a runner makes it; returns the count of deliveries leased. */
+export async function claimOnce(client, schema, request) {
+  const { name, text, values } = await claimStatement(schema, request)
+  await client.query(plans)
+  const { rows } = await client.query({ name: `${schema}.${name}`, text, values, rowMode: 'array' })
+  return rows.length
+}
+
+/** Shared buffers hit and read by the same claim, by EXPLAIN (ANALYZE, BUFFERS), in the caller's transaction. */
+export async function claimBuffers(client, schema, request) {
+  await client.query(plans)
+  return explainBuffers(client, await claimStatement(schema, request))
+}
+
+/** What the library pins for a lease: src/db/postgres.ts. */
+const plans =
+  'set local jit = off; set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off; set local enable_mergejoin = off'
+
+async function claimStatement(schema, { limit, tags }) {
+  const { leaseStatement, leaseValues } = await import('../dist/operations/lease.js')
+  const want = {
+    eventsMax: limit,
+    runsMax: tags === undefined ? 2 : limit,
+    laneMax: 50,
+    suspects: true,
+    leaseMs: 30_000,
+  }
+  const request = {
+    wants: [{ ...want, subscription: tags === undefined ? 1 : 0, limited: false }],
+    token: 1,
+    worker: 1,
+    begins: tags === undefined ? 'reported' : 'granted',
+    tags: tags ?? null,
+  }
+  return { ...leaseStatement({ schema }, request), values: leaseValues(request) }
+}
+
+/** Shared hit + read of a whole statement, which the top node of its plan adds up; for `claimBuffers`. */
+export async function explainBuffers(client, { text, values }) {
+  const { rows } = await client.query(`explain (analyze, buffers, format json) ${text}`, values)
+  const { Plan: plan } = rows[0]['QUERY PLAN'][0]
+  return plan['Shared Hit Blocks'] + plan['Shared Read Blocks']
+}
+
+async function openHub(servers, schema, handle) {
+  const { createPosthorn } = await import('../dist/index.js')
+  const { connectionString, ...parts } = servers.database
+  const hub = await createPosthorn({ database: connectionString ?? parts, schema, log: false })
+  if (handle !== undefined) hub.on(type, subscription, async (event, attempt) => handle(event, attempt))
+  return hub
+}
+
+/** A subscription exists once a hub has started with it; only then is it owed what is published. */
+async function subscribe(servers, schema) {
+  const hub = await openHub(servers, schema, () => undefined)
+  await hub.start()
+  await hub.stop()
+}
+
+function toEvent({ key, payload, tags, runAt }) {
+  return {
+    ...(tags === undefined ? { type } : { title: 'bench', tags }),
+    payload,
+    ...(key === null ? {} : { orderingKey: key }),
+    ...(runAt === undefined ? {} : { runAt }),
+  }
+}
+
+/** The view lists every delivery that is waiting or leased. */
+async function isSettled(pool, schema) {
+  const { rows } = await pool.query(`select exists (select from ${schema}.unfinished) as waiting`)
+  return !rows[0].waiting
+}
+
+/** Every attempt must be in the audit log, once. */
+async function verifyAudit(pool, schema, expected) {
+  const { rows } = await pool.query(
+    `select count(*)::int as count, count(distinct event_id)::int as distinct
+     from ${schema}.event_log
+     where action = 'COMPLETED'`,
+  )
+  if (rows[0].count !== expected || rows[0].distinct !== expected) {
+    throw new Error(
+      `posthorn: ${expected} events ran, the audit log has ${rows[0].count} of ${rows[0].distinct}`,
+    )
+  }
+}
+
+function openPool(servers) {
+  return new pg.Pool({ ...servers.database, max: 2 })
+}
+
+async function close(pool, schema) {
+  await dropSchema(pool, schema)
+  await pool.end()
+}
