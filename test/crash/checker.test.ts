@@ -5,6 +5,7 @@ interface Record {
   at: number
   pid: number
   kind: 'begin' | 'end' | 'settled' | 'lost'
+  no?: number
   id: number
   key?: string
   outcome?: string
@@ -20,8 +21,8 @@ const facts = (...ids: number[]) => ({ published: ids.map((id) => publication(id
 /** An attempt that goes well. */
 function attempt(id: number, from: number, { pid = 1, until = from + 10 } = {}): Record[] {
   return [
-    { at: from, pid, kind: 'begin', id, key: 'k' },
-    { at: until, pid, kind: 'end', id, outcome: 'ok' },
+    { at: from, pid, kind: 'begin', no: from, id, key: 'k' },
+    { at: until, pid, kind: 'end', no: from, id, outcome: 'ok' },
     { at: until + 1, pid, kind: 'settled', id, settlement: 'complete' },
   ]
 }
@@ -47,8 +48,8 @@ test.each<[promise: string, records: Record[], facts: object]>([
   [
     'not the head',
     [
-      { at: 100, pid: 1, kind: 'begin', id: 1, key: 'k' },
-      { at: 110, pid: 1, kind: 'end', id: 1, outcome: 'fail' },
+      { at: 100, pid: 1, kind: 'begin', no: 1, id: 1, key: 'k' },
+      { at: 110, pid: 1, kind: 'end', no: 1, id: 1, outcome: 'fail' },
       { at: 111, pid: 1, kind: 'settled', id: 1, settlement: 'retry' },
       ...attempt(2, 120),
       ...attempt(1, 140),

@@ -10,13 +10,14 @@ import { openStage, type Stage } from './stage.ts'
  *   POSTHORN_SIMULATION_RUNS   more runs with the fresh seed: hundreds per minute
  *   POSTHORN_SIMULATION_SEED   a seed that was printed, to see its failure again
  */
-const freshRuns = Number(process.env.POSTHORN_SIMULATION_RUNS || 12)
+const freshRuns = Number(process.env.POSTHORN_SIMULATION_RUNS || 0)
 const freshSeed = Number(process.env.POSTHORN_SIMULATION_SEED || randomInt(2 ** 31))
-const explorations = [
+// The same seeds every time: a red build should be the change's fault. Fresh seeds are for chaos/simulation.js.
+const fixed = [
   { seed: 1, runs: 12 },
   { seed: 2, runs: 12 },
-  { seed: freshSeed, runs: freshRuns },
 ]
+const explorations = freshRuns > 0 ? [{ seed: freshSeed, runs: freshRuns }] : fixed
 
 const profiles: [profile: Profile, sentence: string][] = [
   ['alone', 'whatever happens to deliveries, the engine and the model agree'],

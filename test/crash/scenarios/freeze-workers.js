@@ -80,6 +80,7 @@ async function publishBatch({ hub }, no, freeze = false) {
 
 /** Stops a worker in the midst of its work, until others have taken over all it held. */
 async function freeze(world, worker) {
+  await world.untilHolding(worker.name)
   const from = monotonicUs()
   worker.signal('SIGSTOP')
   const held = await world.heldBy(worker.name)

@@ -122,8 +122,8 @@ function countUnderWay(history, at) {
   const begun = new Map()
   for (const record of history) {
     if (record.at > at) break
-    if (record.kind === 'begin') begun.set(`${record.pid} ${record.id}`, record)
-    if (record.kind === 'end') begun.delete(`${record.pid} ${record.id}`)
+    if (record.kind === 'begin') begun.set(`${record.pid} ${record.no}`, record)
+    if (record.kind === 'end') begun.delete(`${record.pid} ${record.no}`)
   }
   return begun.size
 }

@@ -31,9 +31,10 @@ export async function run({ connection, seed, secs }) {
     while (monotonicUs() < endsAt) {
       await delay(random.integer(100, 600))
       const at = random.integer(0, workersMax - 1)
-      const { pid, name } = await workers[at]
-      deaths.push({ pid, at: await (await workers[at]).kill() })
-      if ((await world.heldBy(name)) > 0) killsHit++
+      const worker = await workers[at]
+      await world.untilHolding(worker.name)
+      deaths.push({ pid: worker.pid, at: await worker.kill() })
+      if ((await world.heldBy(worker.name)) > 0) killsHit++
       workers[at] = start()
     }
     const published = await publishing

@@ -37,6 +37,7 @@ export async function run({ connection, seed, secs }) {
       await delay(random.integer(400, 1_200))
       const at = random.integer(0, workersMax - 1)
       const worker = await workers[at]
+      await world.untilHolding(worker.name)
       deaths.push({ pid: worker.pid, at: await worker.kill() })
       if ((await world.heldBy(worker.name)) > 0) killsHit++
       workers[at] = start()

@@ -37,6 +37,7 @@ export async function run({ connection, seed }) {
         ...judge(history, { published, deaths, subscriptions: ['poisoned'], buried: poisonous }),
         ...letters.filter(({ id }) => !poisonous.has(id)).map(({ id }) => `buried: event ${id} is innocent`),
         ...(letters.some(({ id }) => poisonous.has(id)) ? [] : ['the poisonous event was not buried']),
+        ...judgeCharges(history, charged),
         ...charged.filter(({ times }) => times > failuresMax).map(({ id }) => `charged too often: ${id}`),
       ],
     }
@@ -44,6 +45,17 @@ export async function run({ connection, seed }) {
     await stopSweeping()
     await world.close()
   }
+}
+
+/** Only what had begun in a process that died is charged. */
+function judgeCharges(history, charged) {
+  const open = new Map()
+  for (const { kind, pid, no, id } of history) {
+    if (kind === 'begin') open.set(`${pid} ${no}`, id)
+    if (kind === 'end') open.delete(`${pid} ${no}`)
+  }
+  const cutShort = new Set(open.values())
+  return charged.filter(({ id }) => !cutShort.has(id)).map(({ id }) => `charged: event ${id} had not begun`)
 }
 
 function workerConfig() {

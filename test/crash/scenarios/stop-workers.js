@@ -12,19 +12,18 @@ export async function run({ connection, seed, secs, stops: stopsMax = Math.ceil(
     const random = createRandom(seed)
     const result = { stops: 0, stopsThatHitALease: 0, handedBack: 0, violations: [] }
     let publishing = true
-    let next = world.startWorker(workerConfig(seed, result.stops))
-    await next
+    let next = await world.startWorker(workerConfig(seed, 0))
     const load = { type: 'crash.stop', random: createRandom(seed + 1), keys: 8, pauseMs: 60 }
     const published = publishUntil(() => !publishing, world, load)
     while (result.stops < stopsMax) {
-      await stopOne(world, await next, { random, result })
-      next = world.startWorker(workerConfig(seed, result.stops))
+      const starting = world.startWorker(workerConfig(seed, result.stops + 1))
+      await stopOne(world, next, { random, result })
+      next = await starting
     }
     publishing = false
     const publications = await published
-    const last = await next
     await world.untilEmpty(15_000)
-    await last.stop()
+    await next.stop()
     const history = world.history()
     return {
       counts: { published: publications.length, ...tally(history), ...countsOf(result) },
@@ -55,14 +54,13 @@ function workerConfig(seed, no) {
 
 async function stopOne(world, worker, { random, result }) {
   await delay(random.integer(100, 500))
+  await world.untilHolding(worker.name)
   if ((await world.heldBy(worker.name)) > 0) result.stopsThatHitALease++
   const end = await worker.stop()
   result.stops++
   if (end.code !== 0) result.violations.push(`stop ${result.stops} ended with ${JSON.stringify(end)}`)
-  const [{ left }] = await world.query(
-    `select count(*)::int as left from __schema__.runs where state = 'leased'`,
-  )
-  if (left > 0) result.violations.push(`stop ${result.stops} left ${left} leases behind`)
+  const left = await world.heldBy(worker.name)
+  if (left > 0) result.violations.push(`stop ${result.stops} left ${left} deliveries leased`)
   const history = world.history().filter((record) => record.pid === worker.pid)
   result.handedBack += history.filter(
     ({ kind, settlement }) => kind === 'settled' && settlement === 'release',

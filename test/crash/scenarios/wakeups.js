@@ -108,7 +108,7 @@ async function raceInLane({ hubs, lane, calls, result, random, roundsMax }) {
     if ((await Promise.race([begun.given, delay(stallMs, 'stalled', { ref: false })])) === 'stalled') {
       result.stalls.push(`stalled: lane ${lane} in round ${round}, ${hubs.length} hubs`)
       for (const hub of hubs) hub.wake()
-      await begun.given
+      if ((await Promise.race([begun.given, delay(stallMs, 'dead', { ref: false })])) === 'dead') return
     }
     result.slowestMs = Math.max(result.slowestMs, Math.round((monotonicUs() - at) / 1000))
     result.rounds++

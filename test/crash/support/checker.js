@@ -94,15 +94,15 @@ function deliveriesOf(history, { deaths = [], freezes = [], outages = [] }) {
     const name = `${record.subscription} ${record.id}`
     const delivery = deliveries.get(name) ?? { name, id: record.id, key: null, attempts: [], settled: [] }
     deliveries.set(name, delivery)
-    const holder = `${record.pid} ${name}`
+    const run = `${record.pid} ${record.no}`
     if (record.kind === 'begin') {
       const attempt = { ...record, begunAt: record.at, endedAt: null, outcome: null, answer: null }
       delivery.subscription = record.subscription
       delivery.key = record.key ?? null
       delivery.attempts.push(attempt)
-      open.set(holder, attempt)
+      open.set(run, attempt)
     } else if (record.kind === 'end') {
-      const attempt = open.get(holder)
+      const attempt = open.get(run)
       attempt.endedAt = record.at
       attempt.outcome = record.outcome
     } else {

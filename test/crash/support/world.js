@@ -60,6 +60,10 @@ export async function openWorld({ connection, name }) {
       )
       return row.held
     },
+    /** Waits a moment for the worker to hold a lease, so that a blow to it hits one. */
+    async untilHolding(workerName) {
+      for (let asked = 0; asked < 50 && (await world.heldBy(workerName)) === 0; asked++) await delay(10)
+    },
     /** Waits until nothing is owed to handlers any more; takes back ended leases meanwhile. */
     async untilEmpty(standstillMsMax) {
       let settled = -1

@@ -122,8 +122,12 @@ function fixed({ behaviour, record, name }) {
   }
 }
 
+/** Tells apart attempts of one delivery that overlap in one process. */
+let begun = 0
+
 function begin(record, subscription, event, attempt) {
   const what = {
+    no: ++begun,
     subscription,
     id: event.id,
     key: event.orderingKey,
