@@ -118,6 +118,11 @@ describe('the house is tidy', () => {
     expect(strays.map(({ path }) => path)).toEqual([])
   })
 
+  test('the example of the README is the one that runs', () => {
+    const [, ...code] = readFileSync(join(root, 'examples/handler.js'), 'utf8').trimEnd().split('\n')
+    expect(readFileSync(join(root, 'README.md'), 'utf8')).toContain(code.join('\n'))
+  })
+
   test('relative links in the docs lead somewhere', () => {
     const pages = [
       ...filesBelow('docs', '.md'),
