@@ -7,7 +7,8 @@ export default defineConfig({
     reporters: ['default', './test/support/summary-reporter.ts'],
     pool: 'forks',
     maxWorkers: 2,
-    testTimeout: 60_000,
+    // Some tests do ten thousand rounds: generous, so that a busy machine does not fail them.
+    testTimeout: 240_000,
     hookTimeout: 60_000,
   },
 })
