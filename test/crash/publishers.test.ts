@@ -1,23 +1,35 @@
 import { expect, test } from 'vitest'
-import { runScenario } from './support/scenario.ts'
+import { patience, runScenario } from './support/scenario.ts'
 
-test('a late commit is never skipped, a rollback never delivered, and nothing overtakes what was acknowledged', async () => {
-  const { counts, violations } = await runScenario('late-commits', { seed: 2, secs: 4 })
-  expect(violations).toEqual([])
-  expect(counts.overtaken).toBeGreaterThan(0)
-  expect(counts.rollbacks).toBeGreaterThan(0)
-})
+test(
+  'a late commit is never skipped, a rollback never delivered, and nothing overtakes what was acknowledged',
+  patience,
+  async () => {
+    const { counts, violations } = await runScenario('late-commits', { seed: 2, secs: 4 })
+    expect(violations).toEqual([])
+    expect(counts.overtaken).toBeGreaterThan(0)
+    expect(counts.rollbacks).toBeGreaterThan(0)
+  },
+)
 
-test('publishers on many keys in opposite orders deadlock neither with each other nor with settlements', async () => {
-  const { counts, violations } = await runScenario('opposite-orders', { seed: 1, secs: 2 })
-  expect(violations).toEqual([])
-  expect(counts.deadlocks).toBe(0)
-  expect(counts.transactions).toBeGreaterThan(0)
-})
+test(
+  'publishers on many keys in opposite orders deadlock neither with each other nor with settlements',
+  patience,
+  async () => {
+    const { counts, violations } = await runScenario('opposite-orders', { seed: 1, secs: 2 })
+    expect(violations).toEqual([])
+    expect(counts.deadlocks).toBe(0)
+    expect(counts.transactions).toBeGreaterThan(0)
+  },
+)
 
-test('64 publishers of several processes with one idempotency key make one event, also if the first rolls back', async () => {
-  const { counts, violations } = await runScenario('one-key', { seed: 1, secs: 1.5 })
-  expect(violations).toEqual([])
-  expect(counts.rolledBack).toBeGreaterThan(0)
-  expect(counts.roundsThatWaitedForTheFirst).toBeGreaterThan(0)
-})
+test(
+  '64 publishers of several processes with one idempotency key make one event, also if the first rolls back',
+  patience,
+  async () => {
+    const { counts, violations } = await runScenario('one-key', { seed: 1, secs: 1.5 })
+    expect(violations).toEqual([])
+    expect(counts.rolledBack).toBeGreaterThan(0)
+    expect(counts.roundsThatWaitedForTheFirst).toBeGreaterThan(0)
+  },
+)

@@ -1,10 +1,14 @@
 import { expect, test } from 'vitest'
-import { runScenario } from './support/scenario.ts'
+import { patience, runScenario } from './support/scenario.ts'
 
-test('workers that are told to stop under load leave no lease behind and count no attempt', async () => {
-  const { counts, violations } = await runScenario('stop-workers', { seed: 5, secs: 0, stops: 10 })
-  expect(violations).toEqual([])
-  expect(counts.stops).toBe(10)
-  expect(counts.stopsThatHitALease).toBeGreaterThan(0)
-  expect(counts.handedBack).toBeGreaterThan(0)
-})
+test(
+  'workers that are told to stop under load leave no lease behind and count no attempt',
+  patience,
+  async () => {
+    const { counts, violations } = await runScenario('stop-workers', { seed: 5, secs: 0, stops: 10 })
+    expect(violations).toEqual([])
+    expect(counts.stops).toBe(10)
+    expect(counts.stopsThatHitALease).toBeGreaterThan(0)
+    expect(counts.handedBack).toBeGreaterThan(0)
+  },
+)

@@ -96,7 +96,7 @@ async function report(world, published) {
   return {
     published: published.length,
     tally: tally(history),
-    takenBack: leases.takenBack,
+    takenBack: leases.expiries.length,
     refused: refused.size,
     // Its lease was taken back meanwhile, and it counts all the same.
     acceptedLate: blocked.filter(({ id }) => !refused.has(id)).length,

@@ -141,12 +141,13 @@ async function report(world, { published, freezes }) {
       lateSettlementsRefused: lost.filter(({ why }) => why === 'its settlement came too late').length,
       rolledBack: history.filter(({ outcome }) => outcome === 'lease lost').length,
       effects: ledger.effects,
-      takenBack: leases.takenBack,
+      takenBack: leases.expiries.length,
     },
     violations: [
       ...judge(history, {
         published,
         freezes,
+        expiries: leases.expiries,
         subscriptions: [],
         owed: ({ type }) => [type === 'crash.plain' ? 'plain' : 'ledger'],
       }),

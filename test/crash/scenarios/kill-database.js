@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { startEmbedded } from '../../../dist/db/embedded.js'
 import { judge, tally } from '../support/checker.js'
+import { judgeLeases, watchLeases } from '../support/leases.js'
 import { publishUntil } from '../support/publishing.js'
 import { createRandom } from '../support/random.js'
 import { monotonicUs } from '../support/recorder.js'
@@ -25,6 +26,7 @@ export async function run({ seed, secs }) {
   const world = await openWorld({ connection: server.connection, name: 'outage' })
   try {
     const random = createRandom(seed)
+    await watchLeases(world)
     const workers = await Promise.all([1, 2].map(() => world.startWorker(workerConfig(seed))))
     const endsAt = monotonicUs() + secs * 1e6
     const publishing = publishUntil(endsAt, world, {
@@ -87,6 +89,7 @@ async function untilBack(world, workers) {
 
 async function report(world, { published, outages, exits }) {
   const history = world.history()
+  const leases = await judgeLeases(world)
   const underWay = outages.map(({ at }) => countUnderWay(history, at))
   const slow = outages.filter(({ backMs }) => backMs > backMsMax)
   const stored = new Set(
@@ -107,8 +110,10 @@ async function report(world, { published, outages, exits }) {
       ...judge(history, {
         published: [...acknowledged, ...unknownOf(stored, acknowledged)],
         subscriptions: ['outage'],
-        outages: outages.map(({ at }) => at),
+        expiries: leases.expiries,
+        outages: outages.map(({ at }) => ({ from: at, to: at + leaseMs * 1_500 })),
       }),
+      ...leases.violations,
       ...acknowledged
         .filter(({ id }) => !stored.has(id))
         .map(({ id }) => `gone: event ${id} was acknowledged`),

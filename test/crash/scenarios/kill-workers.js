@@ -42,18 +42,22 @@ export async function run({ connection, seed, secs }) {
     await Promise.all(workers.map(async (worker) => (await worker).stop()))
     const history = world.history()
     const leases = await judgeLeases(world)
+    const renewals = countRenewals(history, leases.expiries)
     return {
       counts: {
         published: published.length,
         kills: deaths.length,
         killsThatHitALease: killsHit,
         ...tally(history),
+        slow: renewals.slow,
+        starved: renewals.starved,
         leases: leases.leases,
-        takenBack: leases.takenBack,
+        takenBack: leases.expiries.length,
       },
       violations: [
-        ...judge(history, { published, deaths, subscriptions: ['killed'] }),
+        ...judge(history, { published, deaths, expiries: leases.expiries, subscriptions: ['killed'] }),
         ...leases.violations,
+        ...(renewals.starved > renewals.slow / 2 ? ['leases are not renewed while handlers run'] : []),
         ...(await judgeAudit(world)),
       ],
     }
@@ -73,6 +77,25 @@ function workerConfig(seed) {
   // Some take longer than a lease: only heartbeats keep those from running twice.
   const behaviour = { kind: 'mixed', msMax: 60, slowShare: 0.01, slowMs: 1_300, failShare: 0.05 }
   return { seed, handlers: [{ pattern: 'crash.kill', options, behaviour }] }
+}
+
+/** Handlers that outlast a lease need it renewed; a machine that is overloaded may fail some of them, not most. */
+function countRenewals(history, expiries) {
+  const begins = new Map()
+  let slow = 0
+  let starved = 0
+  for (const { kind, pid, no, id, at } of history) {
+    if (kind === 'begin') begins.set(`${pid} ${no}`, at)
+    if (kind !== 'end') continue
+    const from = begins.get(`${pid} ${no}`)
+    if (at - from < leaseMs * 1000) continue
+    slow++
+    const ended = expiries.some(
+      (expiry) => expiry.delivery === `killed ${id}` && expiry.at > from && expiry.at < at,
+    )
+    if (ended) starved++
+  }
+  return { slow, starved }
 }
 
 /** The audit says the same: one completion of each. */

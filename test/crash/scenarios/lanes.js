@@ -4,6 +4,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { judge, tally } from '../support/checker.js'
+import { judgeLeases, watchLeases } from '../support/leases.js'
 import { publishUntil } from '../support/publishing.js'
 import { createRandom } from '../support/random.js'
 import { monotonicUs } from '../support/recorder.js'
@@ -18,6 +19,7 @@ export async function run({ connection, seed, secs }) {
   const stopSweeping = sweepOften(world.hub)
   try {
     const random = createRandom(seed)
+    await watchLeases(world)
     const start = () => world.startWorker(workerConfig(seed))
     const workers = Array.from({ length: workersMax }, start)
     await Promise.all(workers)
@@ -46,6 +48,7 @@ export async function run({ connection, seed, secs }) {
     await world.untilEmpty(15_000)
     await Promise.all(workers.map(async (worker) => (await worker).stop()))
     const history = world.history()
+    const leases = await judgeLeases(world)
     return {
       counts: {
         published: published.length,
@@ -57,7 +60,10 @@ export async function run({ connection, seed, secs }) {
         snoozed: history.filter(({ kind, outcome }) => kind === 'end' && outcome === 'snooze').length,
         buried: history.filter(({ kind, outcome }) => kind === 'end' && outcome === 'bury').length,
       },
-      violations: judge(history, { published, deaths, subscriptions: ['lanes'] }),
+      violations: [
+        ...judge(history, { published, deaths, expiries: leases.expiries, subscriptions: ['lanes'] }),
+        ...leases.violations,
+      ],
     }
   } finally {
     await stopSweeping()

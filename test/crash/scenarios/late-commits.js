@@ -44,7 +44,7 @@ export async function run({ connection, seed, secs }) {
 }
 
 function workerConfig(seed) {
-  const options = { name: 'late', concurrency: 16, leaseMs: 2_000 }
+  const options = { name: 'late', concurrency: 16, leaseMs: 30_000 }
   return { seed, handlers: [{ pattern: 'crash.late', options, behaviour: { kind: 'mixed', msMax: 4 } }] }
 }
 

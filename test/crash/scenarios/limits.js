@@ -38,7 +38,7 @@ export async function run({ connection, seed, secs }) {
 function workerConfig(seed) {
   const handler = (name, limits) => ({
     pattern: 'crash.limit',
-    options: { name, concurrency: 20, leaseMs: 10_000, ...limits },
+    options: { name, concurrency: 20, leaseMs: 30_000, ...limits },
     behaviour: { kind: 'mixed', msMax: 30 },
   })
   return {

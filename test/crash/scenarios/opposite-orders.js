@@ -53,7 +53,7 @@ export async function run({ connection, seed, secs }) {
 }
 
 function workerConfig(seed) {
-  const shared = { concurrency: 10, leaseMs: 5_000, retry: { baseMs: 10, maxMs: 10 } }
+  const shared = { concurrency: 10, leaseMs: 30_000, retry: { baseMs: 10, maxMs: 10 } }
   return {
     seed,
     handlers: [

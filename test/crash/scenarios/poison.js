@@ -1,5 +1,6 @@
 /** One event that takes its process down, among many, is the only one that is buried. */
 import { judge, tally } from '../support/checker.js'
+import { judgeLeases, watchLeases } from '../support/leases.js'
 import { createRandom } from '../support/random.js'
 import { monotonicUs } from '../support/recorder.js'
 import { openWorld, sweepOften } from '../support/world.js'
@@ -11,12 +12,14 @@ const crashesMax = 20
 /** Lasts until everything is settled, however long that takes. */
 export async function run({ connection, seed }) {
   const world = await openWorld({ connection, name: 'poison' })
+  await watchLeases(world)
   const stopSweeping = sweepOften(world.hub)
   try {
     await (await world.startWorker(workerConfig())).stop() // the subscription exists from its first start on
     const { published, poisonous } = await publishAll(world, createRandom(seed))
     const deaths = await superviseUntilEmpty(world)
     const history = world.history()
+    const leases = await judgeLeases(world)
     const letters = await world.query(
       'select event_id::int as id, failures, reason from __schema__.dead_letters',
     )
@@ -34,10 +37,17 @@ export async function run({ connection, seed }) {
         ...tally(history),
       },
       violations: [
-        ...judge(history, { published, deaths, subscriptions: ['poisoned'], buried: poisonous }),
+        ...judge(history, {
+          published,
+          deaths,
+          expiries: leases.expiries,
+          subscriptions: ['poisoned'],
+          buried: poisonous,
+        }),
+        ...leases.violations,
         ...letters.filter(({ id }) => !poisonous.has(id)).map(({ id }) => `buried: event ${id} is innocent`),
         ...(letters.some(({ id }) => poisonous.has(id)) ? [] : ['the poisonous event was not buried']),
-        ...judgeCharges(history, charged),
+        ...judgeCharges(history, charged, leases.expiries),
         ...charged.filter(({ times }) => times > failuresMax).map(({ id }) => `charged too often: ${id}`),
       ],
     }
@@ -47,14 +57,20 @@ export async function run({ connection, seed }) {
   }
 }
 
-/** Only what had begun in a process that died is charged. */
-function judgeCharges(history, charged) {
-  const open = new Map()
-  for (const { kind, pid, no, id } of history) {
-    if (kind === 'begin') open.set(`${pid} ${no}`, id)
-    if (kind === 'end') open.delete(`${pid} ${no}`)
+/** Only what had begun when its lease ended is charged. */
+function judgeCharges(history, charged, expiries) {
+  const attempts = new Map()
+  for (const { kind, pid, no, id, at } of history) {
+    if (kind === 'begin') attempts.set(`${pid} ${no}`, { id, from: at, to: Number.POSITIVE_INFINITY })
+    if (kind === 'end') attempts.get(`${pid} ${no}`).to = at
   }
-  const cutShort = new Set(open.values())
+  const cutShort = new Set(
+    [...attempts.values()]
+      .filter(({ id, from, to }) =>
+        expiries.some(({ delivery, at }) => delivery.endsWith(` ${id}`) && at > from && at < to),
+      )
+      .map(({ id }) => id),
+  )
   return charged.filter(({ id }) => !cutShort.has(id)).map(({ id }) => `charged: event ${id} had not begun`)
 }
 

@@ -12,7 +12,9 @@
  * @property {(publication: Publication) => string[]} [owed]
  * @property {Death[]} [deaths]
  * @property {Freeze[]} [freezes]
- * @property {number[]} [outages] when the database was killed, and leases may have been forgotten
+ * @property {{ delivery: string, at: number }[]} [expiries] leases that have ended by the clock: see leases.js
+ * @property {{ from: number, to: number }[]} [outages] from when the database was killed to when the last lease of
+ *   before has ended: it may have forgotten them, and a worker may go on in good faith
  * @property {Set<number>} [buried] events that were buried without an attempt of their own to say so
  */
 
@@ -49,7 +51,7 @@ function timelines(history, violations, { deaths = [], freezes = [], outages = [
   const harm = [
     ...deaths.map(({ pid, at }) => ({ at, pid, kind: 'killed' })),
     ...freezes.map(({ pid, from }) => ({ at: from, pid, kind: 'frozen' })),
-    ...outages.map((at) => ({ at, pid: 'the database', kind: 'killed' })),
+    ...outages.map(({ from }) => ({ at: from, pid: 'the database', kind: 'killed' })),
   ]
   const known = ids.filter((id) => history.some((record) => record.id === id)).slice(0, timelinesMax)
   return known.map((id) => {
@@ -85,7 +87,7 @@ const finalOutcomes = new Set(['ok', 'bury'])
 const finalSettlements = new Set(['complete', 'bury'])
 
 /** Attempts by delivery, each with the time until which its lease was surely in force. */
-function deliveriesOf(history, { deaths = [], freezes = [], outages = [] }) {
+function deliveriesOf(history, { deaths = [], freezes = [], expiries = [], outages = [] }) {
   const deliveries = new Map()
   const open = new Map()
   const deathOf = new Map(deaths.map(({ pid, at }) => [pid, at]))
@@ -113,13 +115,18 @@ function deliveriesOf(history, { deaths = [], freezes = [], outages = [] }) {
       if (record.kind === 'settled' && finalSettlements.has(record.settlement)) delivery.settled.push(record)
     }
   }
-  for (const { attempts } of deliveries.values()) {
+  const expiriesOf = new Map()
+  for (const { delivery, at } of expiries) expiriesOf.set(delivery, [...(expiriesOf.get(delivery) ?? []), at])
+  for (const { name, attempts } of deliveries.values()) {
     for (const attempt of attempts) {
       const { pid, begunAt, endedAt } = attempt
       const end = endedAt ?? deathOf.get(pid) ?? Number.POSITIVE_INFINITY
       const doubts = [
         ...freezes.filter((freeze) => freeze.pid === pid && freeze.from < end).map((freeze) => freeze.from),
-        ...outages.filter((at) => at > begunAt && at < end),
+        ...(expiriesOf.get(name) ?? []).filter((at) => at > begunAt && at < end),
+        ...outages
+          .filter(({ from, to }) => from < end && to > begunAt)
+          .map(({ from }) => Math.max(begunAt, from)),
       ]
       attempt.heldUntil = Math.min(end, ...doubts)
     }
@@ -196,7 +203,7 @@ function findUnanswered({ name, attempts }, { deaths = [] }) {
   )
 }
 
-function findDisorder(deliveries, { published }) {
+function findDisorder(deliveries, { published, buried = new Set() }) {
   const publications = new Map(published.map((publication) => [publication.id, publication]))
   const lanes = new Map()
   for (const delivery of deliveries.values()) {
@@ -206,7 +213,7 @@ function findDisorder(deliveries, { published }) {
   }
   return [...lanes].flatMap(([lane, members]) => {
     members.sort((a, b) => a.attempts[0].begunAt - b.attempts[0].begunAt)
-    return [...findOutOfTurn(lane, members, publications), ...findEarlyBegins(lane, members)]
+    return [...findOutOfTurn(lane, members, publications), ...findEarlyBegins(lane, members, buried)]
   })
 }
 
@@ -235,14 +242,14 @@ function findOutOfTurn(lane, members, publications) {
 }
 
 /** The next of a lane begins after the one before it is over for good, and only the head is ever repeated. */
-function findEarlyBegins(lane, members) {
+function findEarlyBegins(lane, members, buried) {
   const found = []
   for (const [position, { id, attempts }] of members.entries()) {
     const next = members[position + 1]
     if (next === undefined) continue
     const begunAt = next.attempts[0].begunAt
     const over = attempts.some((attempt) => attempt.endedAt <= begunAt && isDone(members[position], attempt))
-    if (!over) found.push(`too early: ${lane}: ${next.id} began before ${id} was settled`)
+    if (!over && !buried.has(id)) found.push(`too early: ${lane}: ${next.id} began before ${id} was settled`)
     if (attempts.some((attempt) => attempt.begunAt > begunAt)) {
       found.push(`not the head: ${lane}: ${id} was repeated after ${next.id} had begun`)
     }

@@ -1,3 +1,5 @@
+import { monotonicUs } from './recorder.js'
+
 /** The database's own word on leases: who held which delivery until when, written down by a trigger. */
 
 export async function watchLeases(world) {
@@ -36,17 +38,22 @@ export async function watchLeases(world) {
 
 /**
  * A delivery changes hands only when its lease has ended by the clock or was given up.
- * @returns {Promise<{ leases: number, takenBack: number, violations: string[] }>}
+ * `expiries` says which leases ended by the clock, and when by ours: a worker that is starved for as long as a
+ * lease loses it like one that was frozen.
+ * @returns {Promise<{ leases: number, expiries: { delivery: string, at: number }[], violations: string[] }>}
  */
 export async function judgeLeases(world) {
+  const offsetUs = await clockOffsetUs(world)
   const rows = await world.query(`
-    select h.no, h.verb, h.subscription, h.event_id, h.token, extract(epoch from h.at) as at,
+    select h.no, h.verb, s.name as subscription, h.event_id, h.token, extract(epoch from h.at) as at,
       extract(epoch from h.until) as until
-    from __schema__.lease_history h order by h.no`)
+    from __schema__.lease_history h
+    join __schema__.subscriptions s on s.no = h.subscription
+    order by h.no`)
   const holders = new Map()
   const violations = []
   let leases = 0
-  let takenBack = 0
+  const expiries = []
   for (const { verb, subscription, event_id: id, token, at, until } of rows) {
     const name = `${subscription} ${id}`
     const holder = holders.get(name)
@@ -55,7 +62,7 @@ export async function judgeLeases(world) {
       continue
     }
     if (verb === 'taken back') {
-      takenBack++
+      expiries.push({ delivery: name, at: Number(at) * 1e6 - offsetUs })
       if (holder?.token === token && Number(at) < Number(holder.until)) {
         violations.push(`taken back too early: delivery ${name} from ${token}`)
       }
@@ -69,5 +76,14 @@ export async function judgeLeases(world) {
     }
     holders.set(name, { token, until, ended: false })
   }
-  return { leases, takenBack, violations: violations.slice(0, 10) }
+  return { leases, expiries, violations: violations.slice(0, 10) }
 }
+
+/** How far the database's clock is ahead of ours, rather too much than too little: the answer takes its time. */
+async function clockOffsetUs(world) {
+  const before = monotonicUs()
+  const [{ now }] = await world.query('select extract(epoch from clock_timestamp()) as now')
+  return Number(now) * 1e6 - before + slackUs
+}
+
+const slackUs = 2_000

@@ -15,6 +15,9 @@ export interface ScenarioReport {
   readonly violations: readonly string[]
 }
 
+/** Many processes on a machine that others use as well: whoever is slow is not yet wrong. */
+export const patience = { timeout: 180_000 }
+
 export type Scenario = (options: ScenarioOptions) => Promise<ScenarioReport>
 
 /**
