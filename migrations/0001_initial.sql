@@ -80,7 +80,6 @@ create table __schema__.events (
 create index events_type on __schema__.events (type, id);
 create index events_ordering_key on __schema__.events (ordering_key, id) where ordering_key is not null;
 create index events_tags on __schema__.events using gin (tags) where tags is not null;
-create index events_created_at on __schema__.events using brin (created_at);
 
 create table __schema__.idempotency_keys (
   scope text not null,

@@ -61,6 +61,74 @@ create function __schema__.event_document(e __schema__.events) returns json lang
     'expires_at', e.expires_at, 'max_retries', e.max_retries, 'created_at', e.created_at)
 $$;
 
+-- Events of one kind, without key, delay, expiry or limit of their own, or all with an ordering key: most calls.
+-- They need no sorting out. Where the publishing process has a runner that waits for work, an unkeyed delivery is
+-- leased to it at once, so that its handler starts after one commit instead of two.
+create function __schema__.publish_alike(
+  ids bigint[],
+  type text,
+  tag_list text,
+  owed int[],
+  moment timestamptz,
+  payloads text[],
+  titles text[],
+  descriptions text[],
+  ordering_keys text[],
+  versions text[],
+  sources text[],
+  timestamps timestamptz[],
+  correlation_ids text[],
+  causation_ids text[],
+  traceparents text[],
+  idle int[],
+  idle_lease_ms int[],
+  token bigint,
+  worker int,
+  out handed text        -- 'subscription:run' of each run that was leased
+) language plpgsql
+set jit = off
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+  tag_array text[] := string_to_array(tag_list, ',');
+begin
+  insert into __schema__.events (id, type, title, description, tags, payload, ordering_key, version, source,
+    "timestamp", correlation_id, causation_id, traceparent, owed, created_at)
+  select u.id, publish_alike.type, u.title, u.description, tag_array, u.payload, u.ordering_key, u.version,
+    u.source::json, u.at, u.correlation_id, u.causation_id, u.traceparent, publish_alike.owed, moment
+  from unnest(ids, payloads, titles, descriptions, ordering_keys, versions, sources, timestamps, correlation_ids,
+      causation_ids, traceparents)
+    as u(id, payload, title, description, ordering_key, version, source, at, correlation_id, causation_id, traceparent);
+
+  if ordering_keys is not null then
+    insert into __schema__.inbox (subscription, event_ids, ordering_keys, tags)
+    select s.no, ids[f.first:f.first + 999], publish_alike.ordering_keys[f.first:f.first + 999],
+      case when s.via = 'pull' then tag_array end
+    from __schema__.subscriptions s
+    cross join generate_series(1, cardinality(ids), 1000) as f(first)
+    where s.no = any(owed);
+    return;
+  end if;
+
+  with sent as (
+    insert into __schema__.runs (subscription, state, event_ids, first_id, tags, token, worker, granted, leased_at,
+      leased_until)
+    select s.no, (case when h.no is not null then 'leased' else 'ready' end)::__schema__.run_state, c.ids, c.ids[1],
+      case when s.via = 'pull' then tag_array end,
+      case when h.no is not null then publish_alike.token end, case when h.no is not null then publish_alike.worker end,
+      case when h.no is not null then cardinality(c.ids) end, case when h.no is not null then moment end,
+      moment + h.lease_ms * interval '1 ms'
+    from __schema__.subscriptions s
+    left join unnest(idle, idle_lease_ms) as h(no, lease_ms) on h.no = s.no
+      and s.status = 'active' and num_nonnulls(s.max_concurrency, s.rate_per_second) = 0
+    cross join generate_series(1, cardinality(publish_alike.ids), 200) as f(first)
+    cross join lateral (select publish_alike.ids[f.first:f.first + 199]) as c(ids)
+    where s.no = any(owed)
+    returning id, subscription, state
+  )
+  select string_agg(s.subscription || ':' || s.id, ',') into handed from sent s where s.state = 'leased';
+end $$;
+
 -- Publishes many at once. All arguments are arrays of one length, or null where no event has that field;
 -- the library has checked them. Returns a row per event, in the order given. A row with `conflict` was not
 -- stored: its idempotency key belongs to another event (whose id is returned).
@@ -85,8 +153,12 @@ create function __schema__.publish_many(
   fingerprints bytea[] default null,
   require_routes boolean[] default null,
   scope text default '',
-  wake text default ''      -- what to tell other processes at commit; null: nothing, they will poll
-) returns table (place int, id bigint, replayed boolean, conflict boolean, owed text, created_at timestamptz)
+  wake text default '',     -- what to tell other processes at commit; null: nothing, they will poll
+  idle int[] default null,  -- subscriptions whose runner in this process waits: they may get theirs leased at once
+  idle_lease_ms int[] default null,
+  token bigint default null,
+  worker int default null
+) returns table (place int, id bigint, replayed boolean, conflict boolean, owed text, created_at timestamptz, handed text)
 language plpgsql
 set enable_nestloop = off   -- the planner takes every array for ten elements
 set jit = off               -- and compiles what it thinks is expensive, for longer than it runs
@@ -95,16 +167,40 @@ as $$
 #variable_conflict use_column
 declare
   moment timestamptz := __schema__.clock();
-  given_ids bigint[];      -- by place, where keys are given: drawn in the order of the call, which lanes follow
+  given_ids bigint[];      -- by place: drawn in the order of the call, which lanes follow
   new_ids bigint[];        -- those of them that were stored with a key
   known_places int[];      -- places whose key was used before: not stored again
   places int[];
   ids bigint[];
   owed_lists text[];
   unrouted_ids bigint[];
+  owed_alike int[];
+  handed_over text;
 begin
+  given_ids := array(select nextval('__schema__.event_ids') from generate_series(1, cardinality(payloads)));
+
+  if num_nonnulls(concurrency_keys, run_ats, expires_ats, max_retries_list, idempotency_keys, require_routes) = 0
+    and coalesce(types[1] = all(types), types is null)
+    and coalesce(tag_lists[1] = all(tag_lists), tag_lists is null)
+    and array_position(ordering_keys, null) is null
+    and not exists (select 1 from __schema__.event_types t where t.type = types[1])
+  then
+    owed_alike := __schema__.route(types[1], string_to_array(tag_lists[1], ','));
+    handed_over := __schema__.publish_alike(given_ids, types[1], tag_lists[1], owed_alike, moment, payloads, titles,
+      descriptions, ordering_keys, versions, sources, timestamps, correlation_ids, causation_ids, traceparents,
+      idle, idle_lease_ms, token, worker);
+    -- What is handed over already concerns nobody else.
+    if wake is not null and cardinality(owed_alike) > coalesce(cardinality(string_to_array(handed_over, ',')), 0) then
+      perform pg_notify('posthorn.' || btrim('__schema__', '"'), wake);
+    end if;
+    return query
+      select u.place::int, u.id, false, false, array_to_string(owed_alike, ','), moment, handed_over
+      from unnest(given_ids) with ordinality as u(id, place);
+    return;
+  end if;
+
+  if wake is not null then perform pg_notify('posthorn.' || btrim('__schema__', '"'), wake); end if;
   if idempotency_keys is not null then
-    given_ids := array(select nextval('__schema__.event_ids') from generate_series(1, cardinality(idempotency_keys)));
     -- Sorted, so that two callers with the same keys never wait for each other in a circle.
     with inserted as (
       insert into __schema__.idempotency_keys (scope, key, event_id, fingerprint, created_at)
@@ -126,14 +222,14 @@ begin
   end if;
 
   with item as materialized (
-      select u.place::int as place, coalesce(given_ids[u.place], nextval('__schema__.event_ids')) as id,
+      select u.place::int as place, u.id,
         u.payload, u.type, u.title, u.description, string_to_array(u.tag_list, ',') as tags, u.tag_list,
         u.ordering_key, u.concurrency_key, u.version, u.source::json as source, u.at, u.correlation_id,
         u.causation_id, u.traceparent, u.run_at, u.expires_at, u.max_retries, u.require_route
-      from unnest(payloads, types, titles, descriptions, tag_lists, ordering_keys, concurrency_keys, versions,
+      from unnest(given_ids, payloads, types, titles, descriptions, tag_lists, ordering_keys, concurrency_keys, versions,
           sources, timestamps, correlation_ids, causation_ids, traceparents, run_ats, expires_ats,
           max_retries_list, require_routes)
-        with ordinality as u(payload, type, title, description, tag_list, ordering_key, concurrency_key,
+        with ordinality as u(id, payload, type, title, description, tag_list, ordering_key, concurrency_key,
           version, source, at, correlation_id, causation_id, traceparent, run_at, expires_at, max_retries,
           require_route, place)
       where known_places is null or u.place <> all(known_places)
@@ -206,7 +302,8 @@ begin
     from routed r;
 
   return query
-    select u.place, u.id, false, false, u.owed, moment from unnest(places, ids, owed_lists) as u(place, id, owed);
+    select u.place, u.id, false, false, u.owed, moment, null::text
+    from unnest(places, ids, owed_lists) as u(place, id, owed);
 
   if unrouted_ids is not null then
     insert into __schema__.dead_letters (id, event_id, kind, reason, attempts, failures, event_snapshot, buried_at)
@@ -218,7 +315,8 @@ begin
   if known_places is not null then
     -- A statement of its own, hence a new snapshot: it sees the first publish, whoever committed it.
     return query
-      select p.place, k.event_id, true, k.fingerprint <> fingerprints[p.place], array_to_string(e.owed, ','), e.created_at
+      select p.place, k.event_id, true, k.fingerprint <> fingerprints[p.place], array_to_string(e.owed, ','), e.created_at,
+        null::text
       from unnest(known_places) as p(place)
       join __schema__.idempotency_keys k on k.key = idempotency_keys[p.place]
       left join __schema__.events e on e.id = k.event_id
@@ -227,8 +325,6 @@ begin
           where o.scope = publish_many.scope and o.key = any(idempotency_keys)))
       where k.scope = publish_many.scope and k.key = any(idempotency_keys);
   end if;
-
-  if wake is not null then perform pg_notify('posthorn.' || btrim('__schema__', '"'), wake); end if;
 end $$;
 
 -- The same for one event, with names and checks, for triggers and hand-written SQL:

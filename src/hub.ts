@@ -124,7 +124,7 @@ export class Hub<C extends Catalogue = Catalogue> {
       begins: 'granted',
       tags: options.tags ?? null,
     } as const
-    await this.#parts.admitter.admitIfDue()
+    if (this.#parts.admitter.isDue()) await this.#parts.admitter.admit()
     let [run] = await lease(this.#parts.db, request)
     if (run === undefined && (await this.#parts.admitter.admit()).moved > 0) {
       ;[run] = await lease(this.#parts.db, request)

@@ -34,21 +34,27 @@ export interface LeaseSourceOptions {
 /** The hub's end of the runner: leases from the database, settlements back to it, many in one statement. */
 export class LeaseSource implements Source {
   readonly #options: LeaseSourceOptions
+  /** The last lease found something, so it did not wait to see what stands at the door. */
+  #owesAdmission = false
 
   constructor(options: LeaseSourceOptions) {
     this.#options = options
   }
 
+  /**
+   * What is found is answered at once: an admission would delay it. But arrivals may be older than what is found
+   * without them, so now and then there is one all the same.
+   */
   async lease(wants: readonly Want[]): Promise<LeaseAnswer> {
+    const { admitter } = this.#options
+    if (this.#owesAdmission) await admitter.admit()
+    const admitted = this.#owesAdmission
     const runs = await this.#lease(wants)
-    const unmet = unmetBy(wants, runs)
-    if (unmet.length === 0) {
-      await this.#options.admitter.admitIfDue()
-      return { runs, again: false }
-    }
-    const { moved, busy } = await this.#options.admitter.admit()
-    if (moved === 0) return { runs, again: busy && runs.length === 0 }
-    return { runs: [...runs, ...(await this.#lease(unmet))], again: true }
+    this.#owesAdmission = runs.length > 0 && admitter.isDue()
+    if (runs.length > 0 || admitted) return { runs, again: this.#owesAdmission }
+    const { moved, busy, drained } = await admitter.admit()
+    if (moved === 0) return { runs, again: busy }
+    return { runs: await this.#lease(wants), again: !drained }
   }
 
   async peek(subscriptions: readonly number[]): Promise<boolean> {
@@ -132,6 +138,8 @@ export class LeaseSource implements Source {
         runId: delivery.run.id,
         token: delivery.run.token,
         eventId: delivery.event.id,
+        attempt: delivery.attempt,
+        failures: delivery.failures,
         startedAfterMs,
         executionMs,
       })),
@@ -206,20 +214,6 @@ function runOf(settlement: SettleDelivery | undefined): LeasedRun {
 /** Random, so that a counter which a failover set back can't be taken for a newer lease. */
 export function newToken(): number {
   return randomInt(1, 2 ** 48 - 1)
-}
-
-function unmetBy(wants: readonly Want[], runs: readonly LeasedRun[]): Want[] {
-  const leased = new Map<number, number>()
-  for (const run of runs)
-    leased.set(run.subscription, (leased.get(run.subscription) ?? 0) + run.deliveries.length)
-  return wants
-    .map((want) => ({
-      ...want,
-      eventsMax: want.eventsMax - (leased.get(want.subscription) ?? 0),
-      // one suspect at a time, also over the two halves of one lease
-      suspects: want.suspects && !runs.some((run) => run.suspect),
-    }))
-    .filter((want) => want.eventsMax > 0)
 }
 
 const kinds = {

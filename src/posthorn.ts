@@ -18,12 +18,13 @@ import {
 } from './domain/subscription.ts'
 import { PosthornError } from './errors.ts'
 import { Hub } from './hub.ts'
-import { LeaseSource } from './lease-source.ts'
+import { LeaseSource, newToken } from './lease-source.ts'
 import { Alerts } from './observe/alerts.ts'
 import { createLogger, type Logger } from './observe/log.ts'
 import { createMetrics, observeGauge } from './observe/metrics.ts'
 import { guard, observeRunner, observeUpkeep } from './observers.ts'
 import { Admitter } from './operations/admit.ts'
+import type { PublishAnswer } from './operations/publish.ts'
 import { isRouted } from './operations/routes.ts'
 import { setShard } from './operations/shard.ts'
 import { touchHandlers, upsertSubscription } from './operations/subscriptions.ts'
@@ -151,13 +152,23 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       })
       return registering
     }
+    const tell = guard((answer: PublishAnswer) => this.#published(answer), log)
     const publisher = new Publisher({
       db,
       catalogue,
       requireRoute: config.requireRoute,
       processId,
       channel,
-      published: guard((events) => this.#published(events), log),
+      idle: async (events) => {
+        const idle = this.#runner.idle(events)
+        return idle.length === 0
+          ? undefined
+          : { subscriptions: idle, token: newToken(), worker: await worker() }
+      },
+      published: (answer, askedAt) => {
+        this.#runner.take(answer.runs, askedAt)
+        tell(answer)
+      },
       trouble,
     })
     super({ db, publisher, admitter, metrics, worker })
@@ -318,13 +329,15 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     this.#runner.add(new Share(subscription, handler, concurrency))
   }
 
-  #published(events: readonly { id: number; owed: readonly number[] }[]): void {
-    this.metrics.published.inc(events.length)
-    const unrouted = events.filter((event) => event.owed.length === 0).length
+  #published({ published, runs }: PublishAnswer): void {
+    this.metrics.published.inc(published.length)
+    const unrouted = published.filter((event) => event.owed.length === 0).length
     if (unrouted > 0) this.metrics.unrouted.inc(unrouted)
-    if (this.events.listenerCount('published') > 0) this.events.emit('published', events)
-    // Within the process no database is needed to wake up.
-    if (events.some((event) => event.owed.some((no) => this.#subscriptions.has(no)))) this.#runner.wake()
+    if (this.events.listenerCount('published') > 0) this.events.emit('published', published)
+    // Within the process no database is needed to wake up, and what was handed over needs no waking.
+    const handed = new Set(runs.map((run) => run.subscription))
+    const isWaited = (no: number) => this.#subscriptions.has(no) && !handed.has(no)
+    if (published.some((event) => event.owed.some(isWaited))) this.#runner.wake()
   }
 }
 

@@ -5,7 +5,13 @@ import type { Catalogue } from './domain/catalogue.ts'
 import { type EventInput, type NewEvent, parseEvent } from './domain/event.ts'
 import type { CallerTransaction } from './domain/transaction.ts'
 import { PosthornError } from './errors.ts'
-import { type Published, publish, publishIn } from './operations/publish.ts'
+import {
+  type IdleRunner,
+  type PublishAnswer,
+  type Published,
+  publish,
+  publishIn,
+} from './operations/publish.ts'
 
 export interface PublishOptions {
   /** Your own transaction: the events exist if and when it commits. */
@@ -31,7 +37,9 @@ export interface PublisherOptions {
   /** Names this process in notifications, so that it does not wake itself. */
   readonly processId: string
   readonly channel: string
-  readonly published: (events: readonly Published[]) => void
+  /** Who would begin this many deliveries at once. */
+  readonly idle: (events: number) => Promise<IdleRunner | undefined>
+  readonly published: (answer: PublishAnswer, askedAt: number) => void
   readonly trouble: (error: unknown, doing: string) => void
 }
 
@@ -63,7 +71,7 @@ export class Publisher {
   }
 
   async publish(input: EventInput, options: PublishOptions = {}): Promise<PublishedEvent> {
-    const event = await this.#parse(input)
+    const [event] = (await this.#parseAll([input])) as [NewEvent]
     if (options.tx !== undefined)
       return this.#publishIn(options.tx, [event], options).then(([one]) => one as PublishedEvent)
     const batcher = event.idempotencyKey === null ? this.#batcher : this.#keyedBatcher
@@ -74,13 +82,10 @@ export class Publisher {
 
   /** All or nothing, in the order given. */
   async publishMany(inputs: readonly EventInput[], options: PublishOptions = {}): Promise<PublishedEvent[]> {
-    const events: NewEvent[] = []
-    for (const input of inputs) events.push(await this.#parse(input))
+    const events = await this.#parseAll(inputs)
     if (events.length === 0) return []
     if (options.tx !== undefined) return this.#publishIn(options.tx, events, options)
     const published = await this.#publishAll(events)
-    this.#noticeSoon()
-    this.#options.published(published)
     return published.map((one, position) => this.#answer(events[position] as NewEvent, one))
   }
 
@@ -90,23 +95,19 @@ export class Publisher {
     await this.#notifying
   }
 
-  async #parse(input: EventInput): Promise<NewEvent> {
-    const event = parseEvent(await this.#validated(input))
+  async #parseAll(inputs: readonly EventInput[]): Promise<NewEvent[]> {
+    const { catalogue } = this.#options
+    if (catalogue === undefined) return inputs.map((input) => this.#parse(input))
+    const events: NewEvent[] = []
+    for (const input of inputs) events.push(this.#parse(await validate(catalogue, input)))
+    return events
+  }
+
+  #parse(input: EventInput): NewEvent {
+    const event = parseEvent(input)
     return this.#options.requireRoute && event.requireRoute === null
       ? { ...event, requireRoute: true }
       : event
-  }
-
-  async #validated(input: EventInput): Promise<EventInput> {
-    const { catalogue } = this.#options
-    const { type } = input
-    if (catalogue === undefined || type == null || type.startsWith('posthorn.')) return input
-    const payload = await catalogue.validate(type, input.payload)
-    return {
-      ...input,
-      payload,
-      orderingKey: input.orderingKey ?? catalogue.orderingKey(type, payload),
-    } as EventInput
   }
 
   async #publishIn(
@@ -126,38 +127,48 @@ export class Publisher {
     return answers
   }
 
-  async #publishAll(events: readonly NewEvent[]): Promise<Published[]> {
+  async #publishAll(events: readonly NewEvent[]): Promise<readonly Published[]> {
     const { db } = this.#options
     if (events.length <= statementEventsMax && events.every((event) => event.idempotencyKey === null)) {
-      return publish(db, { events, scope: '', wake: this.#wake() })
+      return this.#publishAtOnce(events)
     }
-    return db.transaction(async (tx) => {
+    const all = await db.transaction(async (tx) => {
       const connection = { query: tx.query.bind(tx), run: tx.run.bind(tx), schema: db.schema }
       const published: Published[] = []
       for (let from = 0; from < events.length; from += statementEventsMax) {
         const portion = events.slice(from, from + statementEventsMax)
-        published.push(...(await publish(connection, { events: portion, scope: '', wake: this.#wake() })))
+        const request = { events: portion, scope: '', wake: this.#wake() }
+        published.push(...(await publish(connection, request)).published)
       }
       // Thrown inside, so that nothing of the call is stored.
       for (const [position, one] of published.entries()) this.#answer(events[position] as NewEvent, one)
       return published
     })
+    this.#noticeSoon()
+    this.#options.published({ published: all, runs: [] }, performance.now())
+    return all
   }
 
-  async #flush(events: NewEvent[]): Promise<(Published | Error)[]> {
-    const { db } = this.#options
-    let published: Published[]
+  async #flush(events: NewEvent[]): Promise<readonly (Published | Error)[]> {
     try {
-      published = await publish(db, { events, scope: '', wake: this.#wake() })
+      return await this.#publishAtOnce(events)
     } catch (error) {
       if (events.length === 1 || error instanceof PosthornError) throw error
       // One event that the database refuses must not fail its neighbours.
       const alone = events.map((event) => this.#flush([event]).catch((reason: Error) => [reason]))
       return (await Promise.all(alone)).flat()
     }
+  }
+
+  async #publishAtOnce(events: readonly NewEvent[]): Promise<readonly Published[]> {
+    const { db, idle, published } = this.#options
+    const runner = await idle(events.length)
+    const askedAt = performance.now()
+    const request = { events, scope: '', wake: this.#wake(), ...(runner && { idle: runner }) }
+    const answer = await publish(db, request)
     this.#noticeSoon()
-    this.#options.published(published)
-    return published
+    published(answer, askedAt)
+    return answer.published
   }
 
   #answer(event: NewEvent, { id, replayed, conflict, owed, createdAt }: Published): PublishedEvent {
@@ -194,4 +205,15 @@ export class Publisher {
       trouble(error, 'notifying other processes')
     }
   }
+}
+
+async function validate(catalogue: Catalogue, input: EventInput): Promise<EventInput> {
+  const { type } = input
+  if (type == null || type.startsWith('posthorn.')) return input
+  const payload = await catalogue.validate(type, input.payload)
+  return {
+    ...input,
+    payload,
+    orderingKey: input.orderingKey ?? catalogue.orderingKey(type, payload),
+  } as EventInput
 }

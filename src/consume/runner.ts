@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
 import { describeError } from '../domain/describe-error.ts'
 import { decideSettlement, type Outcome } from '../domain/settlement.ts'
+import type { Subscription } from '../domain/subscription.ts'
 import { type AttemptHost, RunningAttempt, succeeded } from './attempt.ts'
 import type { HeldRun, Share } from './share.ts'
 import type { SettleAnswer, SettleDelivery, Source } from './source.ts'
@@ -28,6 +29,8 @@ const unsettledMax = 10_000
 const tickMs = 100
 const troubleDelayMsMax = 2_000
 const settlementsMax = 5_000
+/** A second statement settles beside the first only for as many: small ones cost more each. */
+const settlementsBesideMin = 200
 /** How long a stop tries to hand back what did not end: after that the leases simply run out. */
 const abandonMs = 10_000
 
@@ -49,7 +52,8 @@ export class Runner {
   readonly #wakeup: Wakeup
   /** Attempts that have ended and wait to be settled. */
   readonly #ended: EndedAttempt[] = []
-  #settling = false
+  /** Statements under way. */
+  #settling = 0
   #unsettled = 0
   #suspects = 0
   #beating = false
@@ -107,6 +111,7 @@ export class Runner {
     this.#held.clear()
     this.#suspects = 0
     clearInterval(this.#ticker)
+    this.#wakeup.stop()
     this.#state = 'idle'
   }
 
@@ -123,10 +128,9 @@ export class Runner {
     let troubles = 0
     while (this.#state === 'running') {
       try {
-        const progress = await this.#leaseOnce()
+        const again = await this.#leaseOnce()
         troubles = 0
-        if (progress) this.#wakeup.busy()
-        else await this.#wakeup.wait(() => this.#peek())
+        if (!again) await this.#wakeup.wait(() => this.#peek())
       } catch (error) {
         this.#options.observe.trouble(error, 'leasing')
         this.#doubtful = true
@@ -135,13 +139,38 @@ export class Runner {
     }
   }
 
-  /** Leases what the shares want. False when there was nothing to do. */
+  /** Leases what the shares want. Whether there may be more at once. */
   async #leaseOnce(): Promise<boolean> {
     const askedAt = performance.now()
     const wants = this.#wants(askedAt)
     if (wants.length === 0) return false
     this.#wakeup.looking()
     const { runs, again } = await this.#source.lease(wants)
+    this.#hold(runs, askedAt)
+    if (runs.length === 0) {
+      this.#wakeup.foundNothing()
+      if (again) await this.#wakeup.pause(5)
+      return again
+    }
+    const wanted = wants.reduce((sum, want) => sum + want.eventsMax, 0)
+    const leased = runs.reduce((sum, run) => sum + run.deliveries.length, 0)
+    this.#wakeup.found(leased < wanted)
+    return again || leased === wanted
+  }
+
+  /** Which subscriptions would begin this many deliveries at once, if they were given them. */
+  idle(deliveries: number): Subscription[] {
+    if (this.#state !== 'running' || !this.#wakeup.isIdle) return []
+    return [...this.#shares.values()].filter((share) => share.isIdle(deliveries)).map((s) => s.subscription)
+  }
+
+  /** Runs that were leased for us as they were published, asked for at `askedAt`. */
+  take(runs: readonly LeasedRun[], askedAt: number): void {
+    if (this.#state === 'running') this.#hold(runs, askedAt)
+    else void this.#handBack(runs)
+  }
+
+  #hold(runs: readonly LeasedRun[], askedAt: number): void {
     for (const run of runs) {
       const share = this.#shares.get(run.subscription) as Share
       const { leaseMs } = share.subscription
@@ -159,8 +188,6 @@ export class Runner {
       share.take(held)
     }
     this.#pump()
-    if (runs.length === 0 && again) await this.#wakeup.pause(5)
-    return runs.length > 0 || again
   }
 
   #wants(now: number) {
@@ -196,7 +223,20 @@ export class Runner {
     this.#unsettled++
     const attempt = new RunningAttempt(this.#host, share, held, delivery, now)
     this.#attempts.add(attempt)
-    void this.#run(attempt)
+    void (held.run.suspect ? this.#runSuspect(attempt) : this.#run(attempt))
+  }
+
+  /** A suspect is marked before it begins: if it ends this process, it is the one to be charged. */
+  async #runSuspect(attempt: RunningAttempt): Promise<void> {
+    const beat = { run: attempt.held.run, begun: [attempt.delivery.event.id] }
+    const held = await this.#source.heartbeat([beat]).catch((error: unknown) => {
+      this.#options.observe.trouble(error, 'marking a suspect as begun')
+      return []
+    })
+    if (attempt.over) return
+    if (held.length > 0) return this.#run(attempt)
+    this.#end(attempt)
+    this.#settleSoon(attempt, { kind: 'release' })
   }
 
   async #run(attempt: RunningAttempt): Promise<void> {
@@ -263,13 +303,13 @@ export class Runner {
   #settleSoon(attempt: RunningAttempt, settlement: SettleDelivery['settlement']): void {
     const { startedAfterMs, executionMs } = attempt.timing(performance.now())
     this.#ended.push({ attempt, delivery: attempt.delivery, settlement, startedAfterMs, executionMs })
-    if (this.#settling) return
-    this.#settling = true
+    if (this.#settling >= (this.#ended.length < settlementsBesideMin ? 1 : 2)) return
+    this.#settling++
     // At the end of this turn, so that what ends together is settled together.
     setImmediate(() => void this.#settleAll())
   }
 
-  /** One statement at a time: what ends meanwhile goes with the next, so batches grow with the load. */
+  /** What ends meanwhile goes with the next statement, so batches grow with the load. */
   async #settleAll(): Promise<void> {
     while (this.#ended.length > 0) {
       const batch: EndedAttempt[] = []
@@ -281,7 +321,7 @@ export class Runner {
       if (batch.length > 0) await this.#settleUntilDone(batch)
       this.#pump()
     }
-    this.#settling = false
+    this.#settling--
   }
 
   async #settleUntilDone(batch: readonly EndedAttempt[]): Promise<void> {
@@ -319,7 +359,11 @@ export class Runner {
   #forget(held: HeldRun): void {
     if (!this.#held.delete(held)) return
     if (held.run.suspect) this.#suspects--
-    this.#wakeup.slotFree()
+    const { limited, gated } = this.#shareOf(held)
+    const unblocks = held.lane || gated || held.run.suspect
+    if (limited || (unblocks && this.#unsettled === 0)) this.#wakeup.wake()
+    else if (unblocks) this.#wakeup.wakeSoon()
+    else this.#wakeup.slotFree()
   }
 
   /** The lease is gone: what has not begun is somebody else's now, what has begun is told to stop. */

@@ -78,6 +78,16 @@ export class Share {
     return this.subscription.maxConcurrency !== null || this.subscription.ratePerSecond !== null
   }
 
+  /** A settlement may let others with the same concurrency key go ahead. */
+  get gated(): boolean {
+    return this.subscription.keyConcurrency !== null
+  }
+
+  /** It would begin this many at once. */
+  isIdle(deliveries: number): boolean {
+    return !this.limited && this.active + this.#heads + deliveries <= this.concurrency
+  }
+
   take(held: HeldRun): void {
     const heads = held.lane ? 1 : held.waiting.length
     this.#deliveriesPerHead += (held.waiting.length / heads - this.#deliveriesPerHead) / 8

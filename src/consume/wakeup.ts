@@ -5,6 +5,9 @@ export interface WakeupOptions {
   readonly idlePollMs: number
 }
 
+/** How long a lane that is free waits for others, so that they go on together. */
+const soonMs = 20
+
 /**
  * When to look for work: at once when somebody says so, else by polling, every `pollMs` while busy and ever
  * more rarely when idle.
@@ -14,6 +17,8 @@ export class Wakeup {
   #pollMs: number
   #woken = false
   #freed = false
+  #emptied = false
+  #soon: NodeJS.Timeout | undefined
   #resume: ((why: 'woken' | 'timer') => void) | undefined
 
   constructor(options: WakeupOptions) {
@@ -27,25 +32,46 @@ export class Wakeup {
     this.#resume?.('woken')
   }
 
-  /** There is room for more, or a lane may go on. Remembered: the look under way may have come too early for it. */
+  /**
+   * There is room for more. Remembered: the look under way may have come too early for it. Where the last look
+   * took all there was, nothing waits for the room.
+   */
   slotFree(): void {
     this.#freed = true
-    this.#resume?.('woken')
+    if (!this.#emptied) this.#resume?.('woken')
+  }
+
+  /** A lane may go on, and others soon: they are looked for together. */
+  wakeSoon(): void {
+    this.#soon ??= setTimeout(() => this.wake(), soonMs)
+  }
+
+  /** Nothing was left at the last look, and nobody has said anything since. */
+  get isIdle(): boolean {
+    return this.#emptied && !this.#woken && this.#resume !== undefined
   }
 
   /** What was said before this look is answered by it. */
   looking(): void {
     this.#woken = false
     this.#freed = false
+    clearTimeout(this.#soon)
+    this.#soon = undefined
   }
 
-  busy(): void {
+  /** The look found something: all there was, or there may be more. */
+  found(all: boolean): void {
+    this.#emptied = all
     this.#pollMs = this.#options.pollMs
+  }
+
+  foundNothing(): void {
+    this.#emptied = true
   }
 
   /** Waits until it is worth looking. When only the timer says so, `peek` has the last word. */
   async wait(peek: () => Promise<boolean>): Promise<void> {
-    if (this.#woken || this.#freed) {
+    if (this.#woken || (this.#freed && !this.#emptied)) {
       // Heard once: whoever does not look now, for want of room, looks when there is some.
       this.#woken = false
       this.#freed = false
@@ -54,6 +80,10 @@ export class Wakeup {
     if ((await this.#sleep(jittered(this.#pollMs))) === 'woken') return
     this.#pollMs = Math.min(this.#pollMs * 2, this.#options.idlePollMs)
     if (await peek()) this.#woken = true
+  }
+
+  stop(): void {
+    clearTimeout(this.#soon)
   }
 
   /** Waits for the time given, or less if woken: after trouble, and when somebody else is at it. */

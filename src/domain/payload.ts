@@ -45,6 +45,7 @@ function checkSize(text: string): void {
 
 /** A scan instead of a walk over the parsed value, so that a megabyte of brackets cannot overflow the stack. */
 function checkNesting(text: string): void {
+  if (text.length <= 2 * payloadNestingMax) return
   let depth = 0
   for (let i = 0; i < text.length; i++) {
     const char = text.charCodeAt(i)

@@ -22,9 +22,9 @@ export class Admitter {
     this.#db = db
   }
 
-  /** Admits unless this process did so a moment ago: arrivals may be older than what was found without them. */
-  async admitIfDue(): Promise<void> {
-    if (performance.now() - this.#admittedAt >= admitEveryMs) await this.admit()
+  /** False while this process has admitted a moment ago. */
+  isDue(): boolean {
+    return performance.now() - this.#admittedAt >= admitEveryMs
   }
 
   async admit(): Promise<Admission> {

@@ -56,6 +56,9 @@ export interface CompleteHead {
   readonly runId: number
   readonly token: number
   readonly eventId: number
+  /** As the lease gave them out; they can't have changed while its token holds. */
+  readonly attempt: number
+  readonly failures: number
   readonly startedAfterMs: number
   readonly executionMs: number
 }
@@ -69,6 +72,8 @@ export async function completeHeads(db: Database, heads: readonly CompleteHead[]
     numberArray(heads.map((head) => head.runId)),
     numberArray(heads.map((head) => head.token)),
     numberArray(heads.map((head) => head.eventId)),
+    numberArray(heads.map((head) => head.attempt)),
+    numberArray(heads.map((head) => head.failures)),
     numberArray(heads.map((head) => head.startedAfterMs)),
     numberArray(heads.map((head) => head.executionMs)),
   ]
@@ -76,13 +81,20 @@ export async function completeHeads(db: Database, heads: readonly CompleteHead[]
   return rows.map(([position]) => position)
 }
 
+/** What a head is recognised by. The state is wrapped, or the planner would go through all leases to find it. */
+const isGivenHead = `r.id = any($1) and r.id = g.run_id and r.token = g.token and r.event_ids[1] = g.event_id
+      and coalesce(r.state, 'ready') = 'leased' and r.ordering_key is not null and r.concurrency_key is null`
+
+const ofHead = `g.position, g.event_id, g.attempt, g.failures, g.token, g.started_after_ms, g.execution_ms,
+      r.subscription, r.worker, r.leased_at`
+
 /** `first_id` is left alone while the run stays leased: it is indexed, and the update would leave its page. */
 const completeHeadsStatement = defineStatement(
   'complete_heads',
   `with given as materialized (
-    select g.run_id, g.token, g.event_id, g.started_after_ms, g.execution_ms, g.position
-    from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::int[], $5::int[])
-      with ordinality as g(run_id, token, event_id, started_after_ms, execution_ms, position)
+    select g.run_id, g.token, g.event_id, g.attempt, g.failures, g.started_after_ms, g.execution_ms, g.position
+    from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::int[], $5::int[], $6::int[], $7::int[])
+      with ordinality as g(run_id, token, event_id, attempt, failures, started_after_ms, execution_ms, position)
   ),
   advanced as (
     update __schema__.runs r
@@ -92,33 +104,28 @@ const completeHeadsStatement = defineStatement(
       granted = case when r.granted > 1 then r.granted - 1 end,
       first_id = case when r.granted > 1 then r.first_id else r.event_ids[2] end
     from given g
-    join __schema__.runs o on o.id = g.run_id and o.id = any($1)   -- as it was: an update returns what it has become
-    where r.id = any($1) and r.id = g.run_id and r.token = g.token and r.state = 'leased' and r.event_ids[1] = g.event_id
-      and r.ordering_key is not null and r.concurrency_key is null and r.several
-    returning g.position, g.event_id, g.token, g.started_after_ms, g.execution_ms, r.subscription, o.attempts,
-      o.failures, r.worker, r.leased_at
+    where ${isGivenHead} and r.several
+    returning ${ofHead}
   ),
   gone as (
     delete from __schema__.runs r
     using given g
-    where r.id = any($1) and r.id = g.run_id and r.token = g.token and r.state = 'leased' and r.event_ids[1] = g.event_id
-      and r.ordering_key is not null and r.concurrency_key is null and not r.several
-    returning g.position, g.event_id, g.token, g.started_after_ms, g.execution_ms, r.subscription, r.attempts,
-      r.failures, r.worker, r.leased_at, r.ordering_key, r.position as lane_position
+    where ${isGivenHead} and not r.several
+    returning ${ofHead}, r.ordering_key, r.position as lane_position
   ),
-  completed as (
-    select a.position, a.event_id, a.token, a.started_after_ms, a.execution_ms, a.subscription, a.attempts,
-      a.failures, a.worker, a.leased_at
+  completed as materialized (
+    select a.position, a.event_id, a.attempt, a.failures, a.token, a.started_after_ms, a.execution_ms,
+      a.subscription, a.worker, a.leased_at
     from advanced a
     union all
-    select g.position, g.event_id, g.token, g.started_after_ms, g.execution_ms, g.subscription, g.attempts,
-      g.failures, g.worker, g.leased_at
+    select g.position, g.event_id, g.attempt, g.failures, g.token, g.started_after_ms, g.execution_ms,
+      g.subscription, g.worker, g.leased_at
     from gone g
   ),
   recorded as (
     insert into __schema__.audit (event_id, subscription, settlement, attempt, failures, worker, token, leased_at,
       started_at, finished_at, execution_ms)
-    select c.event_id, c.subscription, 'completed', c.attempts + 1, c.failures, c.worker, c.token, c.leased_at,
+    select c.event_id, c.subscription, 'completed', c.attempt, c.failures, c.worker, c.token, c.leased_at,
       c.leased_at + c.started_after_ms * interval '1 ms', __schema__.clock(), c.execution_ms
     from completed c
   ),
@@ -128,5 +135,8 @@ const completeHeadsStatement = defineStatement(
     from gone g
     group by g.subscription
   )
-  select g.position from given g where g.position not in (select c.position from completed c)`,
+  select g.position
+  from given g
+  where (select count(*) from completed) < cardinality($1)
+    and g.position not in (select c.position from completed c)`,
 )

@@ -196,7 +196,7 @@ const takeAndReturn = `
       event_ids = case when t.ordering_key is null then t.event_ids[1:t.granted] else t.event_ids end,
       token = $6, worker = $7, granted = t.granted, cancelled = null,
       leased_at = __schema__.clock(), leased_until = __schema__.clock() + t.lease_ms * interval '1 ms',
-      begun = case when $8::boolean or t.suspect then t.event_ids[1:t.granted] end
+      begun = case when $8::boolean then t.event_ids[1:t.granted] end
     from taken t
     where r.id = t.id
     returning r.id, r.subscription, r.event_ids, r.ordering_key, r.granted, r.attempts, r.failures, r.suspect,

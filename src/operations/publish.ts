@@ -1,7 +1,10 @@
 import { createHash } from 'node:crypto'
 import { numberArray, textArray } from '../db/array.ts'
 import { type Connection, defineStatement } from '../db/database.ts'
+import type { LeasedRun } from '../domain/delivery.ts'
 import type { NewEvent } from '../domain/event.ts'
+import { type StoredEvent, storedEvent } from '../domain/stored-event.ts'
+import type { Subscription } from '../domain/subscription.ts'
 import type { CallerTransaction } from '../domain/transaction.ts'
 
 export interface PublishRequest {
@@ -10,6 +13,14 @@ export interface PublishRequest {
   readonly scope: string
   /** What to tell other processes at commit; null: nothing. Polling finds the events either way. */
   readonly wake: string | null
+  /** Who in this process waits for work: unkeyed deliveries of theirs may be leased to them at once. */
+  readonly idle?: IdleRunner
+}
+
+export interface IdleRunner {
+  readonly subscriptions: readonly Subscription[]
+  readonly token: number
+  readonly worker: number
 }
 
 export interface Published {
@@ -23,10 +34,19 @@ export interface Published {
   readonly createdAt: Date
 }
 
+export interface PublishAnswer {
+  /** In the order given. */
+  readonly published: readonly Published[]
+  /** What was leased to the idle runner. */
+  readonly runs: readonly LeasedRun[]
+}
+
 /** Stores events and what is owed of them, in the order given. */
-export async function publish(db: Connection & Schema, request: PublishRequest): Promise<Published[]> {
+export async function publish(db: Connection & Schema, request: PublishRequest): Promise<PublishAnswer> {
   const rows = await db.run<PublishRow>(publishStatement(db), publishValues(request))
-  return inOrder(rows)
+  const published = inOrder(rows)
+  const handed = rows[0]?.[6] ?? null
+  return { published, runs: handed === null ? [] : handedRuns(handed, published, request) }
 }
 
 /** The same through anything that can run SQL: a caller's own transaction. */
@@ -37,7 +57,7 @@ export async function publishIn(
 ): Promise<Published[]> {
   const { rows } = await tx.query(publishStatement(db).text, publishValues(request))
   return inOrder(
-    (rows as NamedRow[]).map((row) => [row.place, row.id, row.replayed, row.conflict, row.owed, row.at]),
+    (rows as NamedRow[]).map((r) => [r.places, r.ids, r.replayed, r.conflict, r.owed, r.at, null]),
   )
 }
 
@@ -45,17 +65,22 @@ interface Schema {
   readonly schema: string
 }
 
-/** No bigint, array or time among the columns: no two drivers read those alike, and a caller's may be any. */
+/**
+ * No bigint, array or time among the columns: no two drivers read those alike, and a caller's may be any. Most
+ * events of a call have the same answer but for their ids, so it comes as one row and not as a thousand.
+ */
 const publishStatement = defineStatement(
   'publish',
-  `select place, id::float8 as id, replayed, conflict, owed,
-    date_part('epoch', created_at) * 1000 as at
+  `select string_agg(place::text, ',') as places, string_agg(id::text, ',') as ids, replayed, conflict, owed,
+    date_part('epoch', created_at) * 1000 as at, handed
   from __schema__.publish_many($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
     $8::text[], $9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text[], $14::timestamptz[],
-    $15::timestamptz[], $16::smallint[], $17::text[], $18::bytea[], $19::boolean[], $20, $21)`,
+    $15::timestamptz[], $16::smallint[], $17::text[], $18::bytea[], $19::boolean[], $20, $21, $22::int[], $23::int[],
+    $24::bigint, $25::int)
+  group by replayed, conflict, owed, created_at, handed`,
 )
 
-function publishValues({ events, scope, wake }: PublishRequest): unknown[] {
+function publishValues({ events, scope, wake, idle }: PublishRequest): unknown[] {
   const keyed = events.some((event) => event.idempotencyKey !== null)
   return [
     textArray(events.map((event) => event.payloadText)),
@@ -79,6 +104,10 @@ function publishValues({ events, scope, wake }: PublishRequest): unknown[] {
     textColumn(events, (event) => (event.requireRoute === null ? null : String(event.requireRoute))),
     scope,
     wake,
+    idle === undefined ? null : numberArray(idle.subscriptions.map((subscription) => subscription.no)),
+    idle === undefined ? null : numberArray(idle.subscriptions.map((subscription) => subscription.leaseMs)),
+    idle?.token ?? null,
+    idle?.worker ?? null,
   ]
 }
 
@@ -102,17 +131,18 @@ function fingerprint(event: NewEvent): string {
 }
 
 type PublishRow = [
-  place: number,
-  id: number,
+  places: string,
+  ids: string,
   replayed: boolean,
   conflict: boolean,
   owed: string | null,
   createdAtMs: number,
+  handed: string | null,
 ]
 
 interface NamedRow {
-  readonly place: number
-  readonly id: number
+  readonly places: string
+  readonly ids: string
   readonly replayed: boolean
   readonly conflict: boolean
   readonly owed: string | null
@@ -121,14 +151,46 @@ interface NamedRow {
 
 function inOrder(rows: readonly PublishRow[]): Published[] {
   const published: Published[] = []
-  for (const [place, id, replayed, conflict, owed, createdAtMs] of rows) {
-    published[Number(place) - 1] = {
-      id: Number(id),
-      replayed,
-      conflict,
-      owed: owed ? owed.split(',').map(Number) : [],
-      createdAt: new Date(createdAtMs),
+  for (const [places, ids, replayed, conflict, owedText, createdAtMs] of rows) {
+    const owed = owedText ? owedText.split(',').map(Number) : []
+    const createdAt = new Date(createdAtMs)
+    const idTexts = ids.split(',')
+    for (const [position, place] of places.split(',').entries()) {
+      published[Number(place) - 1] = { id: Number(idTexts[position]), replayed, conflict, owed, createdAt }
     }
   }
   return published
+}
+
+/** The runs that were leased as they were published, as a lease would have returned them. */
+function handedRuns(
+  handed: string,
+  published: readonly Published[],
+  { events, idle }: PublishRequest,
+): LeasedRun[] {
+  const { subscriptions, token } = idle as IdleRunner
+  return handed.split(',').map((pair) => {
+    const [no, id] = pair.split(':').map(Number) as [number, number]
+    const { leaseMs } = subscriptions.find((subscription) => subscription.no === no) as Subscription
+    const leasedUntil = new Date(Number(published[0]?.createdAt) + leaseMs)
+    const run: LeasedRun = {
+      ...{ id, subscription: no, token, lane: false, suspect: false, leasedUntil },
+      deliveries: [],
+    }
+    for (const [position, one] of published.entries()) {
+      const event = toStored(events[position] as NewEvent, one)
+      run.deliveries.push({ run, event, attempt: 1, failures: 0 })
+    }
+    return run
+  })
+}
+
+/** As reading it back would give it; only events without delay and expiry are handed over. */
+function toStored(event: NewEvent, { id, createdAt }: Published): StoredEvent {
+  const { type, payloadText, orderingKey, timestamp, idempotencyKey, requireRoute, ...others } = event
+  const rare = { timestamp: timestamp === null ? null : new Date(timestamp), runAt: null, expiresAt: null }
+  return storedEvent(
+    { id, type, payloadText, orderingKey, createdAtMs: createdAt.getTime() },
+    { ...others, ...rare },
+  )
 }

@@ -44,7 +44,7 @@ export async function leaseRuns(simulation: Simulation, command: LeaseCommand): 
     const until = model.now + simulation.after(minutes)
     const held: Lease = { token, runId, subscription, lane, size: run.deliveries.length, until }
     simulation.leases.push(held)
-    take(simulation, run, { held, worker: command.worker, begun: begins === 'granted' || run.suspect })
+    take(simulation, run, { held, worker: command.worker, begun: begins === 'granted' })
   }
 }
 
@@ -55,10 +55,10 @@ interface Taking {
 }
 
 function take(simulation: Simulation, run: LeasedRun, { held, worker, begun }: Taking): void {
-  for (const { event, failures } of run.deliveries) {
+  for (const { event, attempt, failures } of run.deliveries) {
     const delivery = simulation.model.find(event.id, run.subscription) as Delivery
     simulation.model.lease(delivery, held, begun)
-    simulation.claims.push({ worker, lease: held, delivery, failures })
+    simulation.claims.push({ worker, lease: held, delivery, attempt, failures })
   }
 }
 

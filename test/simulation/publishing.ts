@@ -25,7 +25,7 @@ export async function publishEvents(
   const open = slot === null ? undefined : (simulation.open[slot] ?? (await openIn(simulation, slot)))
   const answers =
     open === undefined
-      ? await publish(simulation.db, request)
+      ? (await publish(simulation.db, request)).published
       : await publishIn(open.transaction, simulation.db, request)
   expectEqual('answers to a publish', answers.length, events.length)
 

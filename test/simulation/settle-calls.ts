@@ -54,7 +54,12 @@ async function completeWhole(db: Database, runs: readonly Planned[][]): Promise<
 
 async function completeEach(db: Database, heads: readonly Planned[]): Promise<Planned[]> {
   if (heads.length === 0) return []
-  const requests = heads.map(({ request }) => ({ ...request, startedAfterMs: 0, executionMs: 1 }))
+  const requests = heads.map(({ claim, request }) => ({
+    ...request,
+    attempt: claim.attempt,
+    startedAfterMs: 0,
+    executionMs: 1,
+  }))
   const rejected = await completeHeads(db, requests)
   return heads.filter((_, position) => !rejected.includes(position + 1))
 }

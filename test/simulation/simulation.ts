@@ -18,6 +18,7 @@ export interface Claim {
   readonly worker: number
   readonly lease: Lease
   readonly delivery: Delivery
+  readonly attempt: number
   readonly failures: number
 }
 
