@@ -29,29 +29,32 @@ export interface LeaseSourceOptions {
   readonly admitter: Admitter
   readonly worker: () => Promise<number>
   readonly subscription: (no: number) => Subscription
+  /** There is more to lease than there was. */
+  readonly admitted: () => void
+  readonly trouble: (error: unknown, doing: string) => void
 }
 
 /** The hub's end of the runner: leases from the database, settlements back to it, many in one statement. */
 export class LeaseSource implements Source {
   readonly #options: LeaseSourceOptions
-  /** The last lease found something, so it did not wait to see what stands at the door. */
-  #owesAdmission = false
+  #admitting = false
 
   constructor(options: LeaseSourceOptions) {
     this.#options = options
   }
 
   /**
-   * What is found is answered at once: an admission would delay it. But arrivals may be older than what is found
-   * without them, so now and then there is one all the same.
+   * What is found is answered at once. Arrivals may be older than what is found without them, so now and then
+   * they are let in beside.
    */
   async lease(wants: readonly Want[]): Promise<LeaseAnswer> {
     const { admitter } = this.#options
-    if (this.#owesAdmission) await admitter.admit()
-    const admitted = this.#owesAdmission
     const runs = await this.#lease(wants)
-    this.#owesAdmission = runs.length > 0 && admitter.isDue()
-    if (runs.length > 0 || admitted) return { runs, again: this.#owesAdmission }
+    if (runs.length > 0) {
+      if (admitter.isDue()) void this.#admitBeside()
+      return { runs, again: false }
+    }
+    if (this.#admitting) return { runs, again: false }
     const { moved, busy, drained } = await admitter.admit()
     if (moved === 0) return { runs, again: busy }
     return { runs: await this.#lease(wants), again: !drained }
@@ -113,6 +116,19 @@ export class LeaseSource implements Source {
     return isCompleted(this.#options.db, { eventId: event.id, subscription, token })
   }
 
+  async #admitBeside(): Promise<void> {
+    if (this.#admitting) return
+    this.#admitting = true
+    try {
+      const { moved } = await this.#options.admitter.admit()
+      if (moved > 0) this.#options.admitted()
+    } catch (error) {
+      this.#options.trouble(error, 'letting arrivals in')
+    } finally {
+      this.#admitting = false
+    }
+  }
+
   /** Returns the settlements of those runs that were not as they should be. */
   async #completeRuns(runs: readonly SettleDelivery[][]): Promise<SettleDelivery[]> {
     if (runs.length === 0) return []
@@ -127,7 +143,7 @@ export class LeaseSource implements Source {
         })),
       ),
     )
-    return runs.filter((settlements) => !completed.has(runOf(settlements[0]).id)).flat()
+    return runs.filter((_, position) => !completed.has(position + 1)).flat()
   }
 
   async #completeHeads(heads: readonly SettleDelivery[]): Promise<SettleDelivery[]> {

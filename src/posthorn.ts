@@ -192,7 +192,10 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const subscription = (no: number) => subscriptions.get(no) as Subscription
     const hooks = { events: this.events, metrics, alerts: this.#alerts, log, subscription }
     this.#runner = new Runner({
-      source: new LeaseSource({ db, admitter, worker, subscription }),
+      source: new LeaseSource({
+        ...{ db, admitter, worker, subscription, trouble },
+        admitted: () => this.#runner.wake(),
+      }),
       pollMs: config.pollMs,
       idlePollMs: config.idlePollMs,
       observe: observeRunner(hooks),

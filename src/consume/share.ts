@@ -23,11 +23,14 @@ const prefetchSeconds = 0.25
 const prefetchMax = 4_000
 /** What one lane may bring along: it is worked off one by one, each settled before the next begins. */
 const laneMax = 50
-const wantEventsMax = 5_000
+const wantEventsMax = 10_000
+/** Payloads may have a megabyte each: what is fetched at once stays within this, by the sizes seen lately. */
+const wantCharsMax = 16 * 2 ** 20
 
 /**
  * One subscription's share of the runner: what it holds and may begin. It fetches ahead as much as it has
  * lately worked off in a quarter of a second, so that a fast handler never waits and a slow one hoards nothing.
+ * Whenever it has run dry it asks for twice as much, until it knows how fast it is.
  */
 export class Share {
   readonly subscription: Subscription
@@ -38,7 +41,8 @@ export class Share {
   /** What can be begun now: an unkeyed delivery, or the head of a lane. */
   readonly #startable: HeldRun[] = []
   #heads = 0
-  #ratePerSecond = 0
+  #ahead: number
+  #ranDry = false
   #finished = 0
   #measuredAt = 0
   /** Below this many heads it is time to ask for more. */
@@ -46,11 +50,13 @@ export class Share {
   /** Running means over past leases: deliveries per head, heads per run. */
   #deliveriesPerHead = 1
   #headsPerRun = 20
+  #charsPerDelivery = 0
 
   constructor(subscription: Subscription, handler: Handler, concurrency: number) {
     this.subscription = subscription
     this.handler = handler
     this.concurrency = concurrency
+    this.#ahead = concurrency
   }
 
   /** What to ask for, or undefined while there is enough in hand. */
@@ -60,7 +66,7 @@ export class Share {
     this.#lowWater = target / 2
     if (this.#heads > this.#lowWater || this.#heads >= target) return undefined
     const heads = target - this.#heads
-    const eventsMax = limited ? heads : Math.min(Math.ceil(heads * this.#deliveriesPerHead), wantEventsMax)
+    const eventsMax = limited ? heads : this.#eventsMax(heads)
     return {
       subscription: this.subscription.no,
       eventsMax,
@@ -90,6 +96,9 @@ export class Share {
 
   take(held: HeldRun): void {
     const heads = held.lane ? 1 : held.waiting.length
+    for (const { event } of held.waiting) {
+      this.#charsPerDelivery += (event.payloadText.length - this.#charsPerDelivery) / 8
+    }
     this.#deliveriesPerHead += (held.waiting.length / heads - this.#deliveriesPerHead) / 8
     this.#headsPerRun += (heads - this.#headsPerRun) / 8
     this.offer(held)
@@ -133,13 +142,26 @@ export class Share {
     this.#finished++
   }
 
+  #eventsMax(heads: number): number {
+    const fitting = Math.ceil(wantCharsMax / (this.#charsPerDelivery + 1))
+    return Math.min(Math.ceil(heads * this.#deliveriesPerHead), wantEventsMax, fitting)
+  }
+
   #prefetch(now: number): number {
+    const least = this.concurrency * 2
+    if (this.#heads === 0) {
+      this.#ahead *= 2
+      this.#ranDry = true
+    }
     const elapsed = now - this.#measuredAt
     if (elapsed > 100) {
-      this.#ratePerSecond = (this.#finished * 1000) / elapsed
+      const warranted = ((this.#finished * 1000) / elapsed) * prefetchSeconds
+      this.#ahead = this.#ranDry ? Math.max(this.#ahead, warranted) : warranted
       this.#finished = 0
       this.#measuredAt = now
+      this.#ranDry = false
     }
-    return Math.min(Math.max(this.concurrency * 2, this.#ratePerSecond * prefetchSeconds), prefetchMax)
+    this.#ahead = Math.min(Math.max(this.#ahead, least), prefetchMax)
+    return this.#ahead
   }
 }

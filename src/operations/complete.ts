@@ -11,7 +11,8 @@ export interface CompleteRequest {
 
 /**
  * Completes whole unkeyed runs, the common case, at half the cost of settling their deliveries one by one:
- * the run's own row says what they are. Returns the runs it completed; the others are for `settle` to judge.
+ * the run's own row says what they are. Returns the positions of those it completed; the others are for `settle`
+ * to judge. Positions, not ids: a run may be given twice, by the lease that was lost and by the one that came after.
  */
 export async function complete(db: Database, requests: readonly CompleteRequest[]): Promise<number[]> {
   const values = [
@@ -20,8 +21,8 @@ export async function complete(db: Database, requests: readonly CompleteRequest[
     requests.map((request) => numberArray(request.startedAfterMs)),
     requests.map((request) => numberArray(request.executionMs)),
   ]
-  const rows = await db.once<[runId: number]>(completeStatement(db), values, plans)
-  return rows.map(([runId]) => runId)
+  const rows = await db.once<[position: number]>(completeStatement(db), values, plans)
+  return rows.map(([position]) => position)
 }
 
 /** By `= any($1)` and hash, as in settle: a partial index would tempt the planner to read all leases for each. */
@@ -31,11 +32,12 @@ const completeStatement = defineStatement(
   'complete',
   `with done as (
     delete from __schema__.runs r
-    using unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) as g(run_id, token, started, execution)
+    using unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[])
+      with ordinality as g(run_id, token, started, execution, position)
     where r.id = any($1) and r.id = g.run_id and r.token = g.token and r.state = 'leased'
       and r.ordering_key is null and r.concurrency_key is null
       and cardinality(r.event_ids) = cardinality(g.started::int[])
-    returning r.id, r.subscription, r.event_ids, r.attempts, r.failures, r.worker, r.token, r.leased_at,
+    returning g.position, r.subscription, r.event_ids, r.attempts, r.failures, r.worker, r.token, r.leased_at,
       g.started::int[] as started, g.execution::int[] as execution
   ),
   recorded as (
@@ -48,7 +50,7 @@ const completeStatement = defineStatement(
     cross join lateral unnest(d.event_ids, d.started, d.execution)
       with ordinality as u(event_id, started_after_ms, execution_ms, place)
   )
-  select d.id from done d`,
+  select d.position from done d`,
 )
 
 /** The head of a lane that succeeded. */

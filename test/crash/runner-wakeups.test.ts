@@ -64,7 +64,7 @@ function runOfOne(): LeasedRun {
     leasedUntil: new Date(),
     deliveries: [],
   }
-  run.deliveries.push({ run, event: { id: 1 } as StoredEvent, attempt: 1, failures: 0 })
+  run.deliveries.push({ run, event: { id: 1, payloadText: '1' } as StoredEvent, attempt: 1, failures: 0 })
   return run
 }
 

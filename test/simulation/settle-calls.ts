@@ -29,7 +29,7 @@ export async function settleSorted(db: Database, planned: readonly Planned[]): P
   const completed = planned.filter(({ request }) => request.settlement === 'completed')
   const heads = completed.filter(({ claim }) => claim.lease.lane)
   const runs = new Map<string, Planned[]>()
-  for (const one of completed.filter(({ claim }) => !claim.lease.lane)) {
+  for (const one of completed.filter(({ claim, repeat }) => !claim.lease.lane && !repeat)) {
     const name = `${one.request.runId}/${one.request.token}`
     runs.set(name, [...(runs.get(name) ?? []), one])
   }
@@ -49,7 +49,7 @@ async function completeWhole(db: Database, runs: readonly Planned[][]): Promise<
     return { runId, token, startedAfterMs: run.map(() => 0), executionMs: run.map(() => 1) }
   })
   const completed = await complete(db, requests)
-  return runs.filter((_, position) => completed.includes(requests[position]?.runId ?? -1)).flat()
+  return runs.filter((_, position) => completed.includes(position + 1)).flat()
 }
 
 async function completeEach(db: Database, heads: readonly Planned[]): Promise<Planned[]> {
