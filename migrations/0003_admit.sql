@@ -7,6 +7,9 @@
 -- An xid would not: a transaction may have drawn its own long before it published.
 -- For the same reason an admission that can't take all takes the lowest inbox ids, which are drawn as late.
 --
+-- Rows are taken by their ctid, in one list. Joined by key, the planner may go through all of them for each: it
+-- was told by an analyze that these tables are empty, as they are most of the time.
+--
 -- `since` is the snapshot of the caller's last admit that left nothing behind: only transactions that it did
 -- not see can have added rows. It spares us the dead index entries of a table that is emptied all day, also
 -- while somebody holds a snapshot open. It is a hint: null looks at everything, and the delete is the truth.
@@ -58,14 +61,12 @@ begin
   woken as (
     update __schema__.runs r
     set state = (case when r.concurrency_key is null then 'ready' else 'gated' end)::__schema__.run_state, due_at = null
-    from due d
-    where d.id = r.id and d.state = 'deferred'
+    where r.id = any(array(select d.id from due d where d.state = 'deferred'))
     returning r.subscription, r.concurrency_key
   ),
   joining as (
     delete from __schema__.runs r
-    using due d
-    where d.id = r.id and d.state = 'delayed'
+    where r.id = any(array(select d.id from due d where d.state = 'delayed'))
     returning r.subscription, r.event_ids, r.ordering_key, r.concurrency_key, r.tags, r.expires_at, r.max_failures
   ),
   boxed as (
@@ -84,27 +85,26 @@ begin
   -- Arrivals go to the ends of their lanes, in chunks of one kind; notes name the lanes and gates with room.
   admission := nextval('__schema__.admissions') << 20;
   with candidate as materialized (
-    select c.xid, c.id, c.size
+    select c.ctid, c.id, c.size
     from (
-      (select i.xid, i.id, coalesce(cardinality(i.event_ids), 0) as size from __schema__.inbox i
+      (select i.ctid, i.id, coalesce(cardinality(i.event_ids), 0) as size from __schema__.inbox i
        where since is null order by i.id limit rows_max)
       union all
-      (select i.xid, i.id, coalesce(cardinality(i.event_ids), 0) from __schema__.inbox i
+      (select i.ctid, i.id, coalesce(cardinality(i.event_ids), 0) from __schema__.inbox i
        where since is not null and i.xid = any(array(select pg_snapshot_xip(since))) order by i.id limit rows_max)
       union all
-      (select i.xid, i.id, coalesce(cardinality(i.event_ids), 0) from __schema__.inbox i
+      (select i.ctid, i.id, coalesce(cardinality(i.event_ids), 0) from __schema__.inbox i
        where since is not null and i.xid >= pg_snapshot_xmax(since) order by i.id limit rows_max)
     ) as c
     order by c.id
     limit rows_max
   ),
   bounded as materialized (
-    select c.xid, c.id, sum(c.size) over (order by c.id) - c.size as before from candidate c
+    select c.ctid, sum(c.size) over (order by c.id) - c.size as before from candidate c
   ),
   taken as materialized (
     delete from __schema__.inbox i
-    using bounded b
-    where b.before < events_max and i.xid = b.xid and i.id = b.id
+    where i.ctid = any(array(select b.ctid from bounded b where b.before < events_max))
     returning i.subscription, i.event_ids, i.ordering_keys, i.concurrency_keys, i.positions, i.again_as, i.tags,
       i.expires_at, i.max_failures, i.attempts
   ),
@@ -193,8 +193,7 @@ begin
     ),
     -- As many chunks as fit a run, up to the first of another kind.
     fitting as materialized (
-      select f.subscription, f.ordering_key, n.position, n.event_ids, n.concurrency_key, n.tags, n.expires_at,
-        n.max_failures, n.attempts
+      select n.ctid
       from free f
       cross join lateral (
         select k.*, bool_or(k.kind <> k.first_kind) over (order by k.position) as another_kind
@@ -204,7 +203,7 @@ begin
             sum(cardinality(w.event_ids)) over by_position as size_to_here,
             first_value(w.kind) over by_position as first_kind
           from (
-            select q.position, q.event_ids, q.concurrency_key, q.tags, q.expires_at, q.max_failures, q.attempts,
+            select q.ctid, q.position, q.event_ids, q.concurrency_key, q.attempts,
               (q.concurrency_key, q.tags, q.expires_at, q.max_failures, q.attempts)::text as kind
             from __schema__.lane_queue q
             where q.subscription = f.subscription and q.ordering_key = f.ordering_key and q.position > f.after
@@ -217,10 +216,11 @@ begin
       where n.rank = 1
         or (n.size_to_here <= run_max and not n.another_kind and n.concurrency_key is null and n.attempts = 0)
     ),
-    left_queue as (
+    -- What goes out is what was deleted: a cancel may have been faster.
+    next as (
       delete from __schema__.lane_queue q
-      using fitting f
-      where q.subscription = f.subscription and q.ordering_key = f.ordering_key and q.position = f.position
+      where q.ctid = any(array(select f.ctid from fitting f))
+      returning q.*
     ),
     sent as (
       insert into __schema__.runs (subscription, state, event_ids, first_id, ordering_key, position,
@@ -230,12 +230,12 @@ begin
         g.event_ids, g.event_ids[1], g.ordering_key, g.position, g.concurrency_key, g.tags, g.expires_at,
         g.max_failures, g.attempts
       from (
-        select f.subscription, f.ordering_key, max(f.position) as position,
-          array_agg(u.event_id order by f.position, u.place) as event_ids,
-          min(f.concurrency_key) as concurrency_key, f.tags, f.expires_at, f.max_failures, f.attempts
-        from fitting f
-        cross join lateral unnest(f.event_ids) with ordinality as u(event_id, place)
-        group by f.subscription, f.ordering_key, f.tags, f.expires_at, f.max_failures, f.attempts
+        select n.subscription, n.ordering_key, max(n.position) as position,
+          array_agg(u.event_id order by n.position, u.place) as event_ids,
+          min(n.concurrency_key) as concurrency_key, n.tags, n.expires_at, n.max_failures, n.attempts
+        from next n
+        cross join lateral unnest(n.event_ids) with ordinality as u(event_id, place)
+        group by n.subscription, n.ordering_key, n.tags, n.expires_at, n.max_failures, n.attempts
       ) as g
       returning subscription, concurrency_key
     )

@@ -54,7 +54,7 @@ export class LeaseSource implements Source {
       if (admitter.isDue()) void this.#admitBeside()
       return { runs, again: false }
     }
-    if (this.#admitting) return { runs, again: false }
+    if (this.#admitting) return { runs, again: true }
     const { moved, busy, drained } = await admitter.admit()
     if (moved === 0) return { runs, again: busy }
     return { runs: await this.#lease(wants), again: !drained }
@@ -88,7 +88,7 @@ export class LeaseSource implements Source {
         begun,
       })),
     )
-    return held.map(({ runId, cancelled }) => ({ run: runs.get(runId) as LeasedRun, cancelled }))
+    return held.map(({ runId, ...answer }) => ({ run: runs.get(runId) as LeasedRun, ...answer }))
   }
 
   async release(runs: readonly LeasedRun[]): Promise<void> {

@@ -27,7 +27,7 @@ import { Admitter } from './operations/admit.ts'
 import type { PublishAnswer } from './operations/publish.ts'
 import { isRouted } from './operations/routes.ts'
 import { setShard } from './operations/shard.ts'
-import { touchHandlers, upsertSubscription } from './operations/subscriptions.ts'
+import { listSubscriptions, touchHandlers, upsertSubscription } from './operations/subscriptions.ts'
 import { registerWorker } from './operations/workers.ts'
 import { Publisher } from './publisher.ts'
 import { Loop } from './upkeep/loop.ts'
@@ -165,9 +165,10 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
           ? undefined
           : { subscriptions: idle, token: newToken(), worker: await worker() }
       },
-      published: (answer, askedAt) => {
-        this.#runner.take(answer.runs, askedAt)
+      published: async (answer, askedAt) => {
+        const taken = this.#runner.take(answer.runs, askedAt)
         tell(answer)
+        await taken
       },
       trouble,
     })
@@ -209,6 +210,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       step: async () => {
         await registerWorker(db, config.workerId)
         await touchHandlers(db, [...subscriptions.keys()])
+        await this.#refresh()
         return false
       },
     })
@@ -318,6 +320,15 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stop()
+  }
+
+  /** The last start's options win, also here: another process may have started with others meanwhile. */
+  async #refresh(): Promise<void> {
+    for (const subscription of await listSubscriptions(this.#db)) {
+      if (!this.#subscriptions.has(subscription.no)) continue
+      this.#subscriptions.set(subscription.no, subscription)
+      this.#runner.refresh(subscription)
+    }
   }
 
   async #register({ definition, handler, concurrency }: Registration): Promise<void> {

@@ -39,7 +39,7 @@ export interface PublisherOptions {
   readonly channel: string
   /** Who would begin this many deliveries at once. */
   readonly idle: (events: number) => Promise<IdleRunner | undefined>
-  readonly published: (answer: PublishAnswer, askedAt: number) => void
+  readonly published: (answer: PublishAnswer, askedAt: number) => Promise<void>
   readonly trouble: (error: unknown, doing: string) => void
 }
 
@@ -54,9 +54,10 @@ export class Publisher {
   readonly #batcher: Batcher<NewEvent, Published | Error>
   /** Apart: a key that somebody's open transaction holds makes its whole statement wait. */
   readonly #keyedBatcher: Batcher<NewEvent, Published | Error>
+  /** Batches that callers have put together themselves. */
+  readonly #underWay = new Set<Promise<unknown>>()
   #notifiedAt = Number.NEGATIVE_INFINITY
   #notifying: Promise<void> | undefined
-  #owesNotice = false
 
   constructor(options: PublisherOptions) {
     this.#options = options
@@ -85,14 +86,24 @@ export class Publisher {
     const events = await this.#parseAll(inputs)
     if (events.length === 0) return []
     if (options.tx !== undefined) return this.#publishIn(options.tx, events, options)
-    const published = await this.#publishAll(events)
+    const published = await this.#track(this.#publishAll(events))
     return published.map((one, position) => this.#answer(events[position] as NewEvent, one))
   }
 
   /** Resolves when everything given so far is answered and told. */
   async settled(): Promise<void> {
     await Promise.all([this.#batcher.settled(), this.#keyedBatcher.settled()])
+    await Promise.allSettled(this.#underWay)
     await this.#notifying
+  }
+
+  async #track<T>(work: Promise<T>): Promise<T> {
+    this.#underWay.add(work)
+    try {
+      return await work
+    } finally {
+      this.#underWay.delete(work)
+    }
   }
 
   async #parseAll(inputs: readonly EventInput[]): Promise<NewEvent[]> {
@@ -132,20 +143,23 @@ export class Publisher {
     if (events.length <= statementEventsMax && events.every((event) => event.idempotencyKey === null)) {
       return this.#publishAtOnce(events)
     }
+    const told: (string | null)[] = []
     const all = await db.transaction(async (tx) => {
       const connection = { query: tx.query.bind(tx), run: tx.run.bind(tx), schema: db.schema }
       const published: Published[] = []
       for (let from = 0; from < events.length; from += statementEventsMax) {
         const portion = events.slice(from, from + statementEventsMax)
-        const request = { events: portion, scope: '', wake: this.#wake() }
+        const wake = this.#wake()
+        told.push(wake)
+        const request = { events: portion, scope: '', wake }
         published.push(...(await publish(connection, request)).published)
       }
       // Thrown inside, so that nothing of the call is stored.
       for (const [position, one] of published.entries()) this.#answer(events[position] as NewEvent, one)
       return published
     })
-    this.#noticeSoon()
-    this.#options.published({ published: all, runs: [] }, performance.now())
+    if (told.includes(null)) this.#noticeSoon()
+    await this.#options.published({ published: all, runs: [] }, performance.now())
     return all
   }
 
@@ -164,10 +178,10 @@ export class Publisher {
     const { db, idle, published } = this.#options
     const runner = await idle(events.length)
     const askedAt = performance.now()
-    const request = { events, scope: '', wake: this.#wake(), ...(runner && { idle: runner }) }
-    const answer = await publish(db, request)
-    this.#noticeSoon()
-    published(answer, askedAt)
+    const wake = this.#wake()
+    const answer = await publish(db, { events, scope: '', wake, ...(runner && { idle: runner }) })
+    if (wake === null) this.#noticeSoon()
+    await published(answer, askedAt)
     return answer.published
   }
 
@@ -183,14 +197,11 @@ export class Publisher {
       this.#notifiedAt = now
       return this.#options.processId
     }
-    this.#owesNotice = true
     return null
   }
 
   /** Only after the commit: whoever looks before it finds nothing. */
   #noticeSoon(): void {
-    if (!this.#owesNotice) return
-    this.#owesNotice = false
     this.#notifying ??= this.#notifyLater()
   }
 

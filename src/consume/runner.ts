@@ -5,7 +5,7 @@ import { decideSettlement, type Outcome } from '../domain/settlement.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import { type AttemptHost, RunningAttempt, succeeded } from './attempt.ts'
 import type { HeldRun, Share } from './share.ts'
-import type { SettleAnswer, SettleDelivery, Source } from './source.ts'
+import type { SettleAnswer, SettleDelivery, Source, Want } from './source.ts'
 import { Wakeup } from './wakeup.ts'
 
 export interface RunnerOptions {
@@ -152,10 +152,9 @@ export class Runner {
       if (again) await this.#wakeup.pause(5)
       return again
     }
-    const wanted = wants.reduce((sum, want) => sum + want.eventsMax, 0)
-    const leased = runs.reduce((sum, run) => sum + run.deliveries.length, 0)
-    this.#wakeup.found(leased < wanted)
-    return again || leased === wanted
+    const all = wants.every((want) => isBelow(want, runs))
+    this.#wakeup.found(all)
+    return again || !all
   }
 
   /** Which subscriptions would begin this many deliveries at once, if they were given them. */
@@ -165,9 +164,15 @@ export class Runner {
   }
 
   /** Runs that were leased for us as they were published, asked for at `askedAt`. */
-  take(runs: readonly LeasedRun[], askedAt: number): void {
+  async take(runs: readonly LeasedRun[], askedAt: number): Promise<void> {
     if (this.#state === 'running') this.#hold(runs, askedAt)
-    else void this.#handBack(runs)
+    else await this.#handBack(runs)
+  }
+
+  /** Somebody has changed the options of a subscription: the next attempt goes by them. */
+  refresh(subscription: Subscription): void {
+    const share = this.#shares.get(subscription.no)
+    if (share !== undefined) share.subscription = subscription
   }
 
   #hold(runs: readonly LeasedRun[], askedAt: number): void {
@@ -182,6 +187,7 @@ export class Runner {
         renewAt: askedAt + leaseMs / 3,
         waiting: [...run.deliveries],
         underWay: 0,
+        cancelled: [],
       }
       this.#held.add(held)
       if (run.suspect) this.#suspects++
@@ -223,6 +229,11 @@ export class Runner {
     this.#unsettled++
     const attempt = new RunningAttempt(this.#host, share, held, delivery, now)
     this.#attempts.add(attempt)
+    if (held.cancelled.includes(delivery.event.id)) {
+      this.#end(attempt)
+      this.#settleSoon(attempt, { kind: 'cancel' })
+      return
+    }
     void (held.run.suspect ? this.#runSuspect(attempt) : this.#run(attempt))
   }
 
@@ -343,7 +354,11 @@ export class Runner {
     const { attempt, delivery, settlement } = ended
     if (answer === 'settled') this.#options.observe.settled(ended)
     else this.#options.observe.lost(delivery, 'its settlement came too late')
-    this.#leave(attempt, answer === 'settled' && !stopsLane(attempt.share, settlement) ? 'goes on' : 'stops')
+    const goesOn = answer === 'settled' && (settlement.kind === 'complete' || settlement.kind === 'cancel')
+    this.#leave(attempt, goesOn ? 'goes on' : 'stops')
+    // Whether the lane is still ours only the database knows; if it is, somebody must go on with it.
+    const unclear = answer === 'lost' || settlement.kind === 'bury'
+    if (attempt.held.lane && unclear) void this.#handBack([attempt.held.run])
   }
 
   /** One delivery of the run is settled. A lane goes on with its next, or is no longer ours. */
@@ -434,8 +449,9 @@ export class Runner {
         continue
       }
       const { leaseMs } = this.#shareOf(held).subscription
-      held.holdsUntil = now + leaseMs
-      held.renewAt = now + leaseMs / 3
+      held.cancelled = answer.cancelled
+      held.renewAt = now + (answer.renewed ? leaseMs / 3 : tickMs)
+      if (answer.renewed) held.holdsUntil = now + leaseMs
       for (const attempt of this.#attempts) {
         if (attempt.held !== held) continue
         if (begun.get(held)?.includes(attempt.delivery.event.id)) attempt.marked = true
@@ -474,8 +490,9 @@ function cancelAttempt(attempt: RunningAttempt): void {
   attempt.abort(new Error('The event was cancelled'))
 }
 
-/** A head that must be tried again keeps its lane; so does a buried one where that blocks. */
-function stopsLane(share: Share, settlement: SettleDelivery['settlement']): boolean {
-  if (settlement.kind === 'bury') return share.subscription.onExhausted === 'block'
-  return settlement.kind !== 'complete' && settlement.kind !== 'cancel'
+/** It got less than it asked for, so there was no more. */
+function isBelow(want: Want, leased: readonly LeasedRun[]): boolean {
+  const runs = leased.filter((run) => run.subscription === want.subscription)
+  const events = runs.reduce((sum, run) => sum + run.deliveries.length, 0)
+  return events < want.eventsMax && runs.length < want.runsMax
 }

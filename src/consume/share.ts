@@ -16,6 +16,8 @@ export interface HeldRun {
   readonly waiting: LeasedDelivery[]
   /** Begun and not yet settled. */
   underWay: number
+  /** What an operator has cancelled meanwhile. */
+  cancelled: readonly number[]
 }
 
 /** How many seconds of work to hold in advance. */
@@ -33,7 +35,8 @@ const wantCharsMax = 16 * 2 ** 20
  * Whenever it has run dry it asks for twice as much, until it knows how fast it is.
  */
 export class Share {
-  readonly subscription: Subscription
+  /** Replaced when somebody has changed its options. */
+  subscription: Subscription
   readonly handler: Handler
   readonly concurrency: number
   /** Attempts whose handler is running. */
@@ -149,14 +152,15 @@ export class Share {
 
   #prefetch(now: number): number {
     const least = this.concurrency * 2
-    if (this.#heads === 0) {
+    if (this.#heads === 0 && this.#finished > 0) {
       this.#ahead *= 2
       this.#ranDry = true
     }
     const elapsed = now - this.#measuredAt
     if (elapsed > 100) {
       const warranted = ((this.#finished * 1000) / elapsed) * prefetchSeconds
-      this.#ahead = this.#ranDry ? Math.max(this.#ahead, warranted) : warranted
+      // Having been short of work says little about the speed, unless that was long ago.
+      this.#ahead = this.#ranDry && elapsed < 1_000 ? Math.max(this.#ahead, warranted) : warranted
       this.#finished = 0
       this.#measuredAt = now
       this.#ranDry = false

@@ -59,5 +59,7 @@ export interface Beat {
 
 export interface HeldLease {
   readonly run: LeasedRun
+  /** False: still held, but not for longer than before. */
+  readonly renewed: boolean
   readonly cancelled: readonly number[]
 }

@@ -29,6 +29,7 @@ export class Wakeup {
   /** Something may have been published. */
   wake(): void {
     this.#woken = true
+    this.#emptied = false
     this.#resume?.('woken')
   }
 
@@ -43,7 +44,10 @@ export class Wakeup {
 
   /** A lane may go on, and others soon: they are looked for together. */
   wakeSoon(): void {
-    this.#soon ??= setTimeout(() => this.wake(), soonMs)
+    this.#soon ??= setTimeout(() => {
+      this.#soon = undefined
+      this.wake()
+    }, soonMs)
   }
 
   /** Nothing was left at the last look, and nobody has said anything since. */

@@ -28,7 +28,7 @@ const expireStatement = defineStatement(
     for update skip locked
   ),
   ended_chunks as materialized (
-    select q.subscription, q.ordering_key, q.position, q.event_ids, q.attempts
+    select q.ctid, q.subscription, q.event_ids, q.attempts
     from __schema__.lane_queue q
     where q.expires_at <= __schema__.clock()
     order by q.expires_at
@@ -36,18 +36,16 @@ const expireStatement = defineStatement(
     for update skip locked
   ),
   gone_runs as (
-    delete from __schema__.runs r using ended_runs e where r.id = e.id and e.state <> 'blocked'
+    delete from __schema__.runs r
+    where r.id = any(array(select e.id from ended_runs e where e.state <> 'blocked'))
   ),
   emptied_runs as (
     update __schema__.runs r
     set event_ids = '{}', expires_at = null
-    from ended_runs e
-    where r.id = e.id and e.state = 'blocked'
+    where r.id = any(array(select e.id from ended_runs e where e.state = 'blocked'))
   ),
   gone_chunks as (
-    delete from __schema__.lane_queue q
-    using ended_chunks e
-    where q.subscription = e.subscription and q.ordering_key = e.ordering_key and q.position = e.position
+    delete from __schema__.lane_queue q where q.ctid = any(array(select e.ctid from ended_chunks e))
   ),
   ended as materialized (
     select e.subscription, u.event_id, case when u.place = 1 then e.attempts else 0 end as attempts,

@@ -12,6 +12,8 @@ export interface HeldRun {
   readonly runId: number
   /** Deliveries that an operator has cancelled since. */
   readonly cancelled: readonly number[]
+  /** False: still held, but locked by a transaction that settles it, and so not renewed this time. */
+  readonly renewed: boolean
 }
 
 /** Renews many leases at once, and says which of them are still held: the others are lost. */
@@ -22,8 +24,12 @@ export async function heartbeat(db: Database, beats: readonly Heartbeat[]): Prom
     beats.map((beat) => beat.leaseMs),
     beats.map((beat) => `{${beat.begun.join(',')}}`),
   ]
-  const rows = await db.once<HeldRow>(heartbeatStatement(db), values, { durable: false, indexPlans: true })
-  return rows.map(([runId, cancelled]) => ({ runId, cancelled: cancelled ?? [] }))
+  const rows = await db.once<HeldRow>(heartbeatStatement(db), values, {
+    durable: false,
+    indexPlans: true,
+    hashJoins: true,
+  })
+  return rows.map(([runId, cancelled, renewed]) => ({ runId, cancelled: cancelled ?? [], renewed }))
 }
 
 /**
@@ -40,22 +46,22 @@ const heartbeatStatement = defineStatement(
     select r.id, r.cancelled
     from __schema__.runs r
     join given g on g.run_id = r.id and g.token = r.token
-    where r.state = 'leased'
+    where r.id = any($1) and r.state = 'leased'
   ),
   unlocked as materialized (
     select r.id, g.lease_ms, g.begun
     from __schema__.runs r
     join given g on g.run_id = r.id and g.token = r.token
-    where r.state = 'leased'
+    where r.id = any($1) and r.state = 'leased'
     for update of r skip locked
   ),
   renewed as (
     update __schema__.runs r
     set leased_until = __schema__.clock() + u.lease_ms * interval '1 ms', begun = u.begun
     from unlocked u
-    where r.id = u.id
+    where r.id = any($1) and r.id = u.id
   )
-  select h.id, h.cancelled from held h`,
+  select h.id, h.cancelled, h.id in (select u.id from unlocked u) from held h`,
 )
 
-type HeldRow = [runId: number, cancelled: number[] | null]
+type HeldRow = [runId: number, cancelled: number[] | null, renewed: boolean]

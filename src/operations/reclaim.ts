@@ -159,7 +159,7 @@ const takeBack = defineStatement(
   gone as (
     delete from __schema__.runs r
     using expired e
-    where r.id = e.id and e.ordering_key is null and cardinality(e.event_ids) > 1
+    where r.id = any($1) and r.id = e.id and e.ordering_key is null and cardinality(e.event_ids) > 1
   )
   update __schema__.runs r
   set state = 'ready', first_id = r.event_ids[1], suspect = true, leased_at = null, leased_until = null,
@@ -167,5 +167,5 @@ const takeBack = defineStatement(
     attempts = coalesce(c.attempt, e.attempts), failures = coalesce(c.failures, e.failures)
   from expired e
   left join charged c on c.run_id = e.id and c.event_id = e.event_ids[1]
-  where r.id = e.id and not (e.ordering_key is null and cardinality(e.event_ids) > 1)`,
+  where r.id = any($1) and r.id = e.id and not (e.ordering_key is null and cardinality(e.event_ids) > 1)`,
 )

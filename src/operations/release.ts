@@ -8,7 +8,7 @@ export interface Release {
 /** Hands whole runs back as they were: nothing in them had begun, so nothing is counted or recorded. */
 export async function release(db: Database, releases: readonly Release[]): Promise<void> {
   const values = [releases.map((one) => one.runId), releases.map((one) => one.token)]
-  await db.once(releaseStatement(db), values, { indexPlans: true })
+  await db.once(releaseStatement(db), values, { indexPlans: true, hashJoins: true })
 }
 
 const releaseStatement = defineStatement(
@@ -17,12 +17,12 @@ const releaseStatement = defineStatement(
     select r.id
     from __schema__.runs r
     join unnest($1::bigint[], $2::bigint[]) as g(run_id, token) on g.run_id = r.id and g.token = r.token
-    where r.state = 'leased'
+    where r.id = any($1) and r.state = 'leased'
     order by r.id
     for update of r skip locked
   )
   update __schema__.runs r
   set state = 'ready', first_id = r.event_ids[1], token = null, worker = null, leased_at = null, leased_until = null, granted = null, begun = null
   from held h
-  where r.id = h.id`,
+  where r.id = any($1) and r.id = h.id`,
 )

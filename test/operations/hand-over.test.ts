@@ -59,6 +59,14 @@ test('nothing is handed over that has to wait: a lane, a delay, a pause, a limit
   }
 })
 
+test('more than fits one run is not handed over', async () => {
+  const engine = await openEngine()
+  const no = await engine.subscribe('handed', ['note'])
+  const many = Array.from({ length: 201 }, (_, payload) => ({ payload }))
+  expect(await publishTo(engine, ['handed'], many)).toEqual([])
+  expect(await engine.lease(no)).toHaveLength(100)
+})
+
 function plain(event: unknown): unknown {
   return JSON.parse(JSON.stringify(event))
 }
