@@ -5,7 +5,7 @@ import fc from 'fast-check'
  * modulo what there is, so that a list still means something after commands were left out of it.
  */
 export type Command =
-  | { readonly do: 'publish'; readonly events: readonly EventShape[]; readonly transaction: number | null }
+  | PublishCommand
   | { readonly do: 'end'; readonly transaction: number; readonly how: 'commit' | 'rollback' }
   | { readonly do: 'admit'; readonly process: number }
   | LeaseCommand
@@ -21,6 +21,14 @@ export type Command =
   | { readonly do: 'reset'; readonly event: number }
   | { readonly do: 'cancel'; readonly events: readonly number[] }
   | { readonly do: 'unblock'; readonly lane: number; readonly verb: 'skip' | 'discard' | 'retry' }
+
+export interface PublishCommand {
+  readonly do: 'publish'
+  readonly events: readonly EventShape[]
+  readonly transaction: number | null
+  /** A worker of the publishing process that waits for work. */
+  readonly idle?: number | null
+}
 
 export interface EventShape {
   /** Null: an event that only has tags. */
@@ -138,6 +146,7 @@ function command(profile: Profile): fc.Arbitrary<Command> {
         do: fc.constant('publish'),
         events: batch,
         transaction,
+        idle: fc.constantFrom(null, null, 0, 1, 2),
       }),
     },
     ...(profile === 'alone'

@@ -22,7 +22,7 @@ export async function leaseRuns(simulation: Simulation, command: LeaseCommand): 
   const tags = policies.every((policy) => policy.via === 'pull') ? command.tags : null
   const { eventsMax, suspects, begins, minutes } = command
   const laneMax = begins === 'granted' ? 1 : command.laneMax
-  const token = ++tokens
+  const token = nextToken()
   const runs = await lease(db, {
     wants: policies.map(({ no, maxConcurrency }) => ({
       subscription: no,
@@ -40,21 +40,25 @@ export async function leaseRuns(simulation: Simulation, command: LeaseCommand): 
   })
   checkLease(simulation, { policies, eventsMax, laneMax, suspects, tags }, runs)
   for (const run of runs) {
-    const { id: runId, subscription, lane } = run
     const until = model.now + simulation.after(minutes)
-    const held: Lease = { token, runId, subscription, lane, size: run.deliveries.length, until }
-    simulation.leases.push(held)
-    take(simulation, run, { held, worker: command.worker, begun: begins === 'granted' })
+    take(simulation, run, { until, worker: command.worker, begun: begins === 'granted' })
   }
 }
 
+export function nextToken(): number {
+  return ++tokens
+}
+
 interface Taking {
-  readonly held: Lease
+  readonly until: number
   readonly worker: number
   readonly begun: boolean
 }
 
-function take(simulation: Simulation, run: LeasedRun, { held, worker, begun }: Taking): void {
+export function take(simulation: Simulation, run: LeasedRun, { until, worker, begun }: Taking): void {
+  const { id: runId, token, subscription, lane } = run
+  const held: Lease = { token, runId, subscription, lane, size: run.deliveries.length, until }
+  simulation.leases.push(held)
   for (const { event, attempt, failures } of run.deliveries) {
     const delivery = simulation.model.find(event.id, run.subscription) as Delivery
     simulation.model.lease(delivery, held, begun)

@@ -1,7 +1,9 @@
 import { type EventInput, type NewEvent, parseEvent } from '../../src/domain/event.ts'
-import { type Published, publish, publishIn } from '../../src/operations/publish.ts'
+import type { Subscription } from '../../src/domain/subscription.ts'
+import { type IdleRunner, type Published, publish, publishIn } from '../../src/operations/publish.ts'
 import { expectEqual, expectTrue } from './check.ts'
-import type { EventShape } from './commands.ts'
+import type { EventShape, PublishCommand } from './commands.ts'
+import { nextToken, take } from './leasing.ts'
 import type { Delivery } from './model.ts'
 import type { Simulation } from './simulation.ts'
 import { laneOrder, type Snapshot } from './snapshot.ts'
@@ -17,16 +19,18 @@ export interface OpenPublishes {
 
 export async function publishEvents(
   simulation: Simulation,
-  shapes: readonly EventShape[],
-  slot: number | null,
+  { events: shapes, transaction: slot, idle = null }: PublishCommand,
 ): Promise<void> {
   const events = shapes.map((shape) => parseEvent(inputOf(simulation, shape, slot)))
   const request = { events, scope: '', wake: null }
   const open = slot === null ? undefined : (simulation.open[slot] ?? (await openIn(simulation, slot)))
-  const answers =
+  const { published: answers, runs } =
     open === undefined
-      ? (await publish(simulation.db, request)).published
-      : await publishIn(open.transaction, simulation.db, request)
+      ? await publish(
+          simulation.db,
+          idle === null ? request : { ...request, idle: waiting(simulation, idle) },
+        )
+      : { published: await publishIn(open.transaction, simulation.db, request), runs: [] }
   expectEqual('answers to a publish', answers.length, events.length)
 
   const transaction = slot === null ? ++simulation.transactions : -1 - slot
@@ -47,6 +51,20 @@ export async function publishEvents(
   }
   simulation.model.eventIds.push(...eventIds)
   simulation.model.commit(deliveries, simulation.step)
+  const until = simulation.model.now + simulation.after(handedMinutes)
+  for (const run of runs) take(simulation, run, { until, worker: idle as number, begun: false })
+}
+
+const handedMinutes = 2
+
+function waiting(simulation: Simulation, worker: number): IdleRunner {
+  const handlers = simulation.stage.policies.filter((policy) => policy.via === 'handler')
+  const leaseMs = simulation.after(handedMinutes)
+  return {
+    subscriptions: handlers.map(({ no }) => ({ no, leaseMs }) as Subscription),
+    token: nextToken(),
+    worker: simulation.workers[worker] as number,
+  }
 }
 
 /** All that is due, all that has arrived and all lanes with room move on in one call. */

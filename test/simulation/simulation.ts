@@ -89,7 +89,7 @@ export class Simulation {
   async #do(command: Command): Promise<void> {
     switch (command.do) {
       case 'publish':
-        return publishEvents(this, command.events, command.transaction)
+        return publishEvents(this, command)
       case 'end':
         return this.open[command.transaction]?.end(command.how)
       case 'admit':
