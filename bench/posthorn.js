@@ -142,13 +142,14 @@ export async function claimBuffers(client, schema, request) {
 
 /** What the library pins for a lease: src/db/postgres.ts. */
 const plans =
-  'set local jit = off; set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off; set local enable_mergejoin = off'
+  'set local jit = off; set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off; set local enable_mergejoin = off; set local enable_nestloop = off'
 
 async function claimStatement(schema, { limit, tags }) {
   const { leaseStatement, leaseValues } = await import('../dist/operations/lease.js')
+  // By tag one at a time, as `poll` does; else as a runner whose runs are long.
   const want = {
-    eventsMax: limit,
-    runsMax: tags === undefined ? 2 : limit,
+    eventsMax: tags === undefined ? limit : 1,
+    runsMax: tags === undefined ? 2 : 1,
     laneMax: 50,
     suspects: true,
     leaseMs: 30_000,

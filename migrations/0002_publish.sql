@@ -245,7 +245,7 @@ begin
     ),
     routed as materialized (
       select i.*, k.owed, coalesce(i.require_route, k.require_route, false) as must_route,
-        coalesce(i.expires_at, moment + k.max_age_ms * interval '1 ms') as ends_at,
+        coalesce(i.expires_at, greatest(moment, i.run_at) + k.max_age_ms * interval '1 ms') as ends_at,
         case when i.run_at > moment then i.run_at end as due_at
       from item i
       join kind k on coalesce(k.type, '') = coalesce(i.type, '') and coalesce(k.tag_list, '') = coalesce(i.tag_list, '')

@@ -17,7 +17,15 @@ const errors = {
     status: 409,
     message: 'The lease on event {eventId} is no longer held: it is {state} now.',
   },
+  AMBIGUOUS_LEASE: {
+    status: 409,
+    message: 'Event {eventId} is leased through several subscriptions ({subscriptions}): say which.',
+  },
   NOT_BLOCKED: { status: 409, message: 'The lane {key} of {subscription} is not blocked.' },
+  CANCEL_UNFINISHED: {
+    status: 503,
+    message: 'Some of the {events} events were still on the move after {rounds} rounds: cancel them again.',
+  },
   STOPPED: { status: 503, message: 'This hub is stopped.' },
   DATABASE_UNAVAILABLE: { status: 503, message: 'The database cannot be reached: {reason}.' },
   COMMIT_UNKNOWN: {

@@ -2,13 +2,22 @@ import { EventEmitter } from 'node:events'
 import type { Database } from './db/database.ts'
 import type { Catalogue, EventToPublish } from './domain/catalogue.ts'
 import type { EventInput } from './domain/event.ts'
+import { type PolledLease, PolledLeases } from './domain/polled-leases.ts'
+import { describeError } from './domain/settlement.ts'
 import type { StoredEvent } from './domain/stored-event.ts'
-import { defineSubscription, type Subscription, type SubscriptionOptions } from './domain/subscription.ts'
+import {
+  defineSubscription,
+  integer,
+  type Subscription,
+  type SubscriptionOptions,
+} from './domain/subscription.ts'
+import { toStorable } from './domain/text.ts'
 import { PosthornError } from './errors.ts'
 import { newToken } from './lease-source.ts'
+import type { Burial, HubEvents } from './observe/hub-events.ts'
 import type { Metrics } from './observe/metrics.ts'
 import type { Admitter } from './operations/admit.ts'
-import { type Cancelled, cancel } from './operations/cancel.ts'
+import { type Cancelled, cancelEvents } from './operations/cancel.ts'
 import {
   type DeadLetter,
   type DeadLetterFilter,
@@ -16,14 +25,21 @@ import {
   getDeadLetter,
   listDeadLetters,
 } from './operations/dead-letters.ts'
+import {
+  deleteEventType,
+  type EventType,
+  type EventTypeOptions,
+  listEventTypes,
+  upsertEventType,
+} from './operations/event-type.ts'
 import { type EventDetails, getEvent } from './operations/events.ts'
 import { blockingLetter, unblockLane } from './operations/lanes.ts'
-import { lease } from './operations/lease.ts'
 import { type EventFilter, type EventPage, listEvents } from './operations/list-events.ts'
+import { completionOf, poll } from './operations/poll.ts'
 import { type Redriven, redrive } from './operations/redrive.ts'
 import { reset } from './operations/reset.ts'
 import { type SettleRequest, settle } from './operations/settle.ts'
-import { settleLate } from './operations/settle-late.ts'
+import { type LateAnswer, settleLate } from './operations/settle-late.ts'
 import {
   deleteSubscription,
   findSubscription,
@@ -33,13 +49,7 @@ import {
 import { listWorkers, type Worker } from './operations/workers.ts'
 import type { PublishedEvent, Publisher, PublishOptions } from './publisher.ts'
 
-/** What a hub tells whoever listens on `hub.events`. */
-export interface HubEvents {
-  published: [events: readonly { id: number; owed: readonly number[] }[]]
-  settled: [delivery: { subscription: string; eventId: number; settlement: string; executionMs: number }]
-  buried: [delivery: { subscription: string; eventId: number; reason: string }]
-  lost: [delivery: { subscription: string; eventId: number; why: string }]
-}
+export type { HubEvents }
 
 export interface HubParts {
   readonly db: Database
@@ -47,6 +57,7 @@ export interface HubParts {
   readonly admitter: Admitter
   readonly metrics: Metrics
   readonly worker: () => Promise<number>
+  readonly buried: (burial: Burial) => void
 }
 
 export interface PollOptions {
@@ -54,15 +65,27 @@ export interface PollOptions {
   readonly subscription?: string
   /** Only events with any of these tags. */
   readonly tags?: readonly string[]
+  /** 1,000 to 43,200,000. Default: the subscription's. */
   readonly leaseMs?: number
 }
 
-/** Leases that `finalize` can settle; far more than anybody works on at once. */
-const polledMax = 10_000
+export interface FinalizeOptions {
+  /** Through which subscription it was polled; needed only where it is held through several. */
+  readonly subscription?: string
+}
 
-interface PolledLease {
+const reasonCharsMax = 4_000
+
+interface Polled extends PolledLease {
+  readonly subscriptionNo: number
   readonly request: SettleRequest
-  readonly subscription: number
+  readonly type: string | null
+  readonly stopsLane: string | null
+}
+
+interface Ending {
+  readonly settlement: 'completed' | 'buried'
+  readonly reason: string | null
 }
 
 /** The operations bound to a database: what library users see, and later the routes. */
@@ -71,7 +94,7 @@ export class Hub<C extends Catalogue = Catalogue> {
   readonly metrics: Metrics
   readonly #parts: HubParts
   /** What `poll` has leased in this hub and `finalize` will settle. */
-  readonly #polled = new Map<number, PolledLease>()
+  readonly #polled = new PolledLeases<Polled>()
 
   constructor(parts: HubParts) {
     this.#parts = parts
@@ -104,73 +127,64 @@ export class Hub<C extends Catalogue = Catalogue> {
     return listSubscriptions(this.#parts.db)
   }
 
+  /** Says how long events of a type live and whether somebody must want them; what is left out is the default. */
+  defineType(type: string, options: EventTypeOptions = {}): Promise<EventType> {
+    return upsertEventType(this.#parts.db, type, options)
+  }
+
+  /** Events of the type that are published from now on are like any other. */
+  async deleteType(type: string): Promise<void> {
+    const existed = await deleteEventType(this.#parts.db, type)
+    if (!existed) throw new PosthornError('NOT_FOUND', { what: 'event type', id: type })
+  }
+
+  types(): Promise<EventType[]> {
+    return listEventTypes(this.#parts.db)
+  }
+
   /** Leases the oldest event that waits, or undefined. This hub remembers the lease for `finalize`. */
   async poll(options: PollOptions = {}): Promise<StoredEvent | undefined> {
+    const asked =
+      options.leaseMs === undefined ? undefined : integer('leaseMs', options.leaseMs, 1_000, 43_200_000)
     const subscription = await this.#subscription(options.subscription ?? 'work')
     const request = {
-      wants: [
-        {
-          subscription: subscription.no,
-          eventsMax: 1,
-          runsMax: 1,
-          laneMax: 1,
-          suspects: true,
-          leaseMs: options.leaseMs ?? subscription.leaseMs,
-          limited: subscription.maxConcurrency !== null || subscription.ratePerSecond !== null,
-        },
-      ],
+      subscription,
+      leaseMs: asked ?? subscription.leaseMs,
+      tags: options.tags ?? null,
       token: newToken(),
       worker: await this.#parts.worker(),
-      begins: 'granted',
-      tags: options.tags ?? null,
-    } as const
-    if (this.#parts.admitter.isDue()) await this.#parts.admitter.admit()
-    let [run] = await lease(this.#parts.db, request)
-    if (run === undefined && (await this.#parts.admitter.admit()).moved > 0) {
-      ;[run] = await lease(this.#parts.db, request)
     }
-    const delivery = run?.deliveries[0]
-    if (run === undefined || delivery === undefined) return undefined
-    this.#remember(delivery.event.id, {
-      subscription: subscription.no,
-      request: {
-        runId: run.id,
-        token: run.token,
-        eventId: delivery.event.id,
-        settlement: 'completed',
-        afterMs: null,
-        failures: delivery.failures,
-        reason: null,
-        startedAfterMs: null,
-        executionMs: null,
-        statusCode: null,
-      },
+    const delivery = await poll(this.#parts.db, this.#parts.admitter, request)
+    if (delivery === undefined) return undefined
+    const { event } = delivery
+    this.#polled.remember({
+      eventId: event.id,
+      subscription: subscription.name,
+      subscriptionNo: subscription.no,
+      type: event.type,
+      stopsLane: subscription.onExhausted === 'block' ? event.orderingKey : null,
+      request: completionOf(delivery),
     })
-    return delivery.event
+    return event
   }
 
   /**
    * Ends what `poll` leased: completed, or with errors for good, as a dead letter. Doing it twice is doing it
-   * once; throws LEASE_LOST when the lease went to another.
+   * once. Throws LEASE_LOST when the lease went to another, was buried, or ended otherwise; AMBIGUOUS_LEASE when
+   * the event is held through several subscriptions and none is named.
    */
-  async finalize(eventId: number, errors: readonly unknown[] = []): Promise<void> {
-    const polled = this.#polled.get(eventId)
-    if (polled === undefined)
-      throw new PosthornError('LEASE_LOST', { eventId, state: 'not leased by this hub' })
-    const request: SettleRequest =
-      errors.length === 0
-        ? polled.request
-        : {
-            ...polled.request,
-            settlement: 'buried',
-            reason: `finalized with errors: ${errors.map(String).join('; ')}`,
-          }
-    const { db } = this.#parts
-    const [rejected] = await settle(db, [request])
-    if (rejected === undefined) return
-    if ((await settleLate(db, { subscription: polled.subscription, request })) === 'lost') {
-      throw new PosthornError('LEASE_LOST', { eventId, state: 'leased to another worker, or settled' })
-    }
+  async finalize(
+    eventId: number,
+    errors: readonly unknown[] = [],
+    { subscription }: FinalizeOptions = {},
+  ): Promise<void> {
+    const polled = this.#polled.find(eventId, subscription)
+    const ending = endingOf(errors)
+    if (polled.ended === ending.settlement) return
+    const answer = polled.ended ?? (await this.#settlePolled(polled, ending))
+    if (answer === 'settled') return
+    const state = answer === 'lost' ? 'leased to another worker, waiting or buried' : 'settled otherwise'
+    throw new PosthornError('LEASE_LOST', { eventId, state })
   }
 
   /** An event with where it stands, its deliveries and, if asked for, its log; undefined if there is none. */
@@ -195,15 +209,18 @@ export class Hub<C extends Catalogue = Catalogue> {
     return listWorkers(this.#parts.db)
   }
 
-  /** Cancels what waits of these events; what is under way is told by heartbeat. */
+  /**
+   * Cancels what waits of these events; what is under way is told by heartbeat, and is not tried again. Throws
+   * CANCEL_UNFINISHED, to be called again, if some of it kept moving.
+   */
   async cancel(eventIds: readonly number[], reason = 'cancelled'): Promise<Cancelled[]> {
-    await this.#admitAll()
-    return cancel(this.#parts.db, { eventIds, subscription: null, reason })
+    const request = { eventIds, subscription: null, reason: toReason(reason) }
+    return cancelEvents(this.#parts.db, this.#parts.admitter, request)
   }
 
   /** Takes the leased deliveries of an event away from their workers, back to waiting. Failures stay counted. */
   async reset(eventId: number, reason: string): Promise<number> {
-    return (await reset(this.#parts.db, { eventId, reason })).length
+    return (await reset(this.#parts.db, { eventId, reason: toReason(reason) })).length
   }
 
   /** Gives dead letters a fresh budget. */
@@ -229,12 +246,18 @@ export class Hub<C extends Catalogue = Catalogue> {
     throw new PosthornError('NOT_BLOCKED', { key: orderingKey, subscription })
   }
 
-  /** A later lease of the same event takes the place of an earlier one; the oldest are forgotten. */
-  #remember(eventId: number, polled: PolledLease): void {
-    this.#polled.delete(eventId)
-    this.#polled.set(eventId, polled)
-    const [oldest] = this.#polled.keys()
-    if (this.#polled.size > polledMax && oldest !== undefined) this.#polled.delete(oldest)
+  async #settlePolled(polled: Polled, ending: Ending): Promise<LateAnswer> {
+    const { db, buried } = this.#parts
+    const { subscriptionNo, ...burial } = polled
+    const request = { ...polled.request, ...ending }
+    const [rejected] = await settle(db, [request])
+    const answer =
+      rejected === undefined ? 'settled' : await settleLate(db, { subscription: subscriptionNo, request })
+    // A call beside this one may have been told first.
+    if (polled.ended !== undefined || answer === 'settled otherwise') return answer
+    this.#polled.end(polled, answer === 'lost' ? 'lost' : ending.settlement)
+    if (polled.ended === 'buried') buried({ ...burial, reason: ending.reason ?? '' })
+    return answer
   }
 
   async #subscription(name: string): Promise<Subscription> {
@@ -242,12 +265,15 @@ export class Hub<C extends Catalogue = Catalogue> {
     if (found === undefined) throw new PosthornError('NOT_FOUND', { what: 'subscription', id: name })
     return found
   }
+}
 
-  /** Until nothing visible waits at the door. */
-  async #admitAll(): Promise<void> {
-    for (;;) {
-      const { busy, drained } = await this.#parts.admitter.admit()
-      if (drained && !busy) return
-    }
-  }
+function endingOf(errors: readonly unknown[]): Ending {
+  if (errors.length === 0) return { settlement: 'completed', reason: null }
+  const reason = toReason(`finalized with errors: ${errors.map(describeError).join('; ')}`)
+  return { settlement: 'buried', reason }
+}
+
+/** Kept whatever it holds. */
+function toReason(text: string): string {
+  return toStorable(String(text), reasonCharsMax)
 }

@@ -3,8 +3,8 @@ import type { RunnerObserver } from './consume/runner.ts'
 import type { SettleDelivery } from './consume/source.ts'
 import type { LeasedDelivery } from './domain/delivery.ts'
 import type { Subscription } from './domain/subscription.ts'
-import type { HubEvents } from './hub.ts'
 import type { Alerts } from './observe/alerts.ts'
+import type { Burial, HubEvents } from './observe/hub-events.ts'
 import type { Logger } from './observe/log.ts'
 import type { Metrics } from './observe/metrics.ts'
 import type { UpkeepObserver } from './upkeep/upkeep.ts'
@@ -37,8 +37,25 @@ export function guard<Args extends unknown[]>(
   }
 }
 
+/** Every burial is told once, whoever buried. The log has all of them, also those whose alert is held back. */
+export function tellBurial({ events, alerts, log }: Omit<Hooks, 'subscription'>, burial: Burial): void {
+  const { subscription, eventId, type, stopsLane: orderingKey } = burial
+  const reason = firstLine(burial.reason)
+  log.warn({ subscription, eventId, type, reason }, 'A delivery was buried')
+  // The empty name is no subscription's: alerts about events that nobody wanted are counted by themselves.
+  const about = { subscription: subscription ?? '', type }
+  alerts.raise({ ...about, kind: 'posthorn.delivery.buried', details: { subscription, eventId, reason } })
+  if (orderingKey !== null) {
+    alerts.raise({ ...about, kind: 'posthorn.lane.blocked', details: { eventId, orderingKey } })
+  }
+  // Guarded by itself: a listener that throws must not keep the next burial of a batch from being told.
+  const tell = () => void events.emit('buried', { subscription, eventId, reason: burial.reason })
+  guard(tell, log)()
+}
+
 /** Turns what the runner tells into log lines, metrics, hub events and alerts. */
-export function observeRunner({ events, metrics, alerts, log, subscription }: Hooks): RunnerObserver {
+export function observeRunner(hooks: Hooks): RunnerObserver {
+  const { events, metrics, log, subscription } = hooks
   const nameOf = (delivery: LeasedDelivery) => subscription(delivery.run.subscription)?.name ?? 'unknown'
   const attempts = attemptCounters(metrics)
   return guarded(observer(), log)
@@ -48,16 +65,15 @@ export function observeRunner({ events, metrics, alerts, log, subscription }: Ho
       settled: ({ delivery, settlement, executionMs }) => {
         const name = nameOf(delivery)
         attempts(name, settlement.kind).count(executionMs)
-        if (events.listenerCount('settled') > 0) {
-          events.emit('settled', {
-            subscription: name,
-            eventId: delivery.event.id,
-            settlement: settlement.kind,
-            executionMs,
-          })
-        }
         if (settlement.kind === 'retry') log.warn(describe(delivery, name, settlement), 'An attempt failed')
         if (settlement.kind === 'bury') buried(delivery, name, settlement)
+        if (events.listenerCount('settled') === 0) return
+        events.emit('settled', {
+          subscription: name,
+          eventId: delivery.event.id,
+          settlement: settlement.kind,
+          executionMs,
+        })
       },
       lost: (delivery, why) => {
         const name = nameOf(delivery)
@@ -71,16 +87,8 @@ export function observeRunner({ events, metrics, alerts, log, subscription }: Ho
 
   function buried(delivery: LeasedDelivery, name: string, { reason }: { reason: string }): void {
     const { id: eventId, type, orderingKey } = delivery.event
-    events.emit('buried', { subscription: name, eventId, reason })
-    const about = { subscription: name, type }
-    alerts.raise({
-      ...about,
-      kind: 'posthorn.delivery.buried',
-      details: { eventId, reason: firstLine(reason) },
-    })
-    if (orderingKey !== null && subscription(delivery.run.subscription)?.onExhausted === 'block') {
-      alerts.raise({ ...about, kind: 'posthorn.lane.blocked', details: { eventId, orderingKey } })
-    }
+    const blocks = subscription(delivery.run.subscription)?.onExhausted === 'block'
+    tellBurial(hooks, { subscription: name, eventId, type, reason, stopsLane: blocks ? orderingKey : null })
   }
 }
 
@@ -107,17 +115,15 @@ function attemptCounters(metrics: Metrics) {
 
 /** The same for upkeep, which also knows deliveries of subscriptions that this process does not serve. */
 export function observeUpkeep(hooks: Hooks & { readonly wake: () => void }): UpkeepObserver {
-  const { events, metrics, alerts, log, wake } = hooks
+  const { metrics, alerts, log, wake } = hooks
   const observer: UpkeepObserver = {
     reclaimed: (runs, charged) => {
       metrics.leasesExpired.inc(runs)
       log.warn({ runs, charged: charged.length }, 'Leases of vanished workers were taken back')
-      for (const { name, type, eventId, worker, failures, buried } of charged) {
+      for (const { name, type, eventId, worker, failures, buried, stopsLane } of charged) {
         log.warn({ subscription: name, eventId, worker, failures }, 'An attempt failed: its lease expired')
-        if (!buried) continue
-        const details = { eventId, reason: 'the lease expired' }
-        events.emit('buried', { subscription: name, ...details })
-        alerts.raise({ kind: 'posthorn.delivery.buried', subscription: name, type, details })
+        const reason = 'the lease expired'
+        if (buried) tellBurial(hooks, { subscription: name, eventId, type, reason, stopsLane })
       }
       wake()
     },
@@ -127,6 +133,9 @@ export function observeUpkeep(hooks: Hooks & { readonly wake: () => void }): Upk
         alerts.raise({ kind: 'posthorn.delivery.expired', subscription: name, type, details: { eventId } })
       }
       wake()
+    },
+    unrouted: (letters) => {
+      for (const letter of letters) tellBurial(hooks, { ...letter, subscription: null, stopsLane: null })
     },
     abandoned: (names) => {
       for (const name of names) {

@@ -20,9 +20,11 @@ import { PosthornError } from './errors.ts'
 import { Hub } from './hub.ts'
 import { LeaseSource, newToken } from './lease-source.ts'
 import { Alerts } from './observe/alerts.ts'
+import type { Burial } from './observe/hub-events.ts'
 import { createLogger, type Logger } from './observe/log.ts'
 import { createMetrics, observeGauge } from './observe/metrics.ts'
-import { guard, observeRunner, observeUpkeep } from './observers.ts'
+import { traced } from './observe/tracing.ts'
+import { guard, observeRunner, observeUpkeep, tellBurial } from './observers.ts'
 import { Admitter } from './operations/admit.ts'
 import type { PublishAnswer } from './operations/publish.ts'
 import { isRouted } from './operations/routes.ts'
@@ -172,7 +174,8 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       },
       trouble,
     })
-    super({ db, publisher, admitter, metrics, worker })
+    const buried = guard((burial: Burial) => tellBurial(hooks, burial), log)
+    super({ db, publisher, admitter, metrics, worker, buried })
     this.log = log
     this.#config = config
     this.#db = db
@@ -306,6 +309,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       () => this.#runner.stop(graceMs),
       () => Promise.all([this.#upkeep.stop(), this.#presence.stop(), this.#listening?.stop()]),
       () => this.#publisher.settled(),
+      () => this.#upkeep.settled(),
       () => this.#alerts.settled(),
       () => this.#db.close(),
       () => this.#embedded?.stop(),
@@ -340,13 +344,16 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       )
     }
     this.#subscriptions.set(subscription.no, subscription)
-    this.#runner.add(new Share(subscription, handler, concurrency))
+    this.#runner.add(new Share(subscription, await traced(handler), concurrency))
   }
 
   #published({ published, runs }: PublishAnswer): void {
     this.metrics.published.inc(published.length)
-    const unrouted = published.filter((event) => event.owed.length === 0).length
-    if (unrouted > 0) this.metrics.unrouted.inc(unrouted)
+    const unrouted = published.filter((event) => event.owed.length === 0)
+    if (unrouted.length > 0) this.metrics.unrouted.inc(unrouted.length)
+    // A repeat was told when it was first published.
+    const first = unrouted.filter((event) => !event.replayed && !event.conflict)
+    if (first.length > 0) this.#upkeep.unrouted(first.map((event) => event.id))
     if (this.events.listenerCount('published') > 0) this.events.emit('published', published)
     // Within the process no database is needed to wake up, and what was handed over needs no waking.
     const handed = new Set(runs.map((run) => run.subscription))

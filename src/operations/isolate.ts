@@ -24,7 +24,7 @@ const isolateStatement = defineStatement(
   'isolate',
   `with held as materialized (
     select r.id, r.subscription, r.event_ids, r.ordering_key, r.concurrency_key, r.tags, r.expires_at, r.max_failures,
-      r.suspect, r.token, r.worker, r.leased_at, r.leased_until
+      r.suspect, r.token, r.worker, r.leased_at, r.leased_until, r.cancelled
     from __schema__.runs r
     where r.id = $1 and r.token = $2 and r.state = 'leased' and $3 = any(r.event_ids[1:r.granted])
     for update
@@ -40,9 +40,10 @@ const isolateStatement = defineStatement(
   ),
   single as (
     insert into __schema__.runs (subscription, state, event_ids, first_id, concurrency_key, tags, expires_at,
-      max_failures, suspect, token, worker, leased_at, leased_until, granted, begun)
+      max_failures, suspect, token, worker, leased_at, leased_until, granted, begun, cancelled)
     select h.subscription, 'leased', array[$3], $3, h.concurrency_key, h.tags, h.expires_at, h.max_failures,
-      h.suspect, h.token, h.worker, h.leased_at, h.leased_until, 1, array[$3]
+      h.suspect, h.token, h.worker, h.leased_at, h.leased_until, 1, array[$3],
+      case when $3 = any(h.cancelled) then array[$3] end
     from held h
     where h.id not in (select a.id from alone a)
     returning id

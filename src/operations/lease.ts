@@ -137,15 +137,18 @@ const foundTagged = `
     from wanted w
     cross join unnest($11::text[]) as t(tag)
     cross join lateral (
-      select ${runColumns}
+      select o.*
       from __schema__.ready_tags g
-      join __schema__.runs r on r.id = g.run_id
-      where g.subscription = w.subscription and g.tag = t.tag and r.state = 'ready'
-        and (w.suspects or not r.suspect)
-        and (r.expires_at is null or r.expires_at > __schema__.clock())
+      cross join lateral (
+        select ${runColumns}
+        from __schema__.runs r
+        where r.id = g.run_id and r.state = 'ready' and (w.suspects or not r.suspect)
+          and (r.expires_at is null or r.expires_at > __schema__.clock())
+        for update skip locked
+      ) as o
+      where g.subscription = w.subscription and g.tag = t.tag
       order by g.first_id
       limit w.runs_max
-      for update of r skip locked
     ) as r
     order by r.id
   ),

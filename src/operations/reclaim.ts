@@ -1,6 +1,7 @@
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
 import type { RetryPolicy } from '../domain/retry.ts'
 import { decideSettlement } from '../domain/settlement.ts'
+import { cancelTold, type ToldRow } from './cancel.ts'
 import { type SettleRequest, settleIn } from './settle.ts'
 
 export interface Reclaimed {
@@ -12,12 +13,15 @@ export interface Reclaimed {
   readonly worker: string | null
   readonly failures: number
   readonly buried: boolean
+  /** The lane that stops if it is buried; null: none. */
+  readonly stopsLane: string | null
 }
 
 /**
  * Takes back runs whose lease has ended. Only deliveries known to have begun are charged with a failure, by
  * the same decision as any other; the rest costs nothing. All of them are suspects now: leased one by one,
- * so that of many that were out together only the culprit is charged again.
+ * so that of many that were out together only the culprit is charged again. What an operator has cancelled
+ * meanwhile ends here, charged or not.
  */
 export async function reclaim(db: Database): Promise<{ runs: number; charged: Reclaimed[] }> {
   return db.transaction((tx) => reclaimIn(tx, db), { indexPlans: true })
@@ -39,6 +43,7 @@ async function reclaimIn(tx: Connection, db: Database): Promise<{ runs: number; 
     retries.map((charge) => charge.eventId),
     retries.map((charge) => charge.failures),
   ])
+  await cancelTold(tx, db, expired.map(toldOf))
   return { runs: expired.length, charged: charges }
 }
 
@@ -48,12 +53,13 @@ interface Charge extends Reclaimed {
 }
 
 function chargesOf(row: ExpiredRow): Charge[] {
-  const [runId, token, subscription, name, worker, begun, types, failures, maxRetries, retry] = row
+  const [runId, token, subscription, name, worker, begun, types, failures, maxRetries, retry, stopsLane] = row
+  const [, told] = toldOf(row)
   return begun.map((eventId, place) => {
     // Only a run's head can have failed before.
     const delivery = { failures: place === 0 ? failures : 0, retry, maxRetries }
     const settlement = decideSettlement(delivery, { kind: 'lease_expired' }, 0)
-    const buried = settlement.kind === 'bury'
+    const buried = settlement.kind === 'bury' && !told.includes(eventId)
     const type = types[place] ?? null
     return {
       runId,
@@ -65,8 +71,13 @@ function chargesOf(row: ExpiredRow): Charge[] {
       eventId,
       failures: delivery.failures + 1,
       buried,
+      stopsLane,
     }
   })
+}
+
+function toldOf({ 2: subscription, 11: told }: ExpiredRow): ToldRow {
+  return [subscription, told]
 }
 
 function toBurial({ runId, token, eventId, failures }: Charge): SettleRequest {
@@ -95,7 +106,8 @@ const findExpired = defineStatement(
       select e.type from unnest(r.event_ids) with ordinality as u(event_id, place)
       join __schema__.events e on e.id = u.event_id
       where u.event_id = any(r.begun) order by u.place),
-    r.failures, r.max_failures, s.retry
+    r.failures, r.max_failures, s.retry, case when s.on_exhausted = 'block' then r.ordering_key end,
+    array(select u.event_id from unnest(r.event_ids) as u(event_id) where u.event_id = any(r.cancelled))
   from __schema__.runs r
   join __schema__.subscriptions s on s.no = r.subscription
   left join __schema__.workers w on w.no = r.worker
@@ -116,6 +128,8 @@ type ExpiredRow = [
   failures: number,
   maxFailures: number | null,
   retry: RetryPolicy,
+  stopsLane: string | null,
+  told: number[],
 ]
 
 /**

@@ -1,19 +1,28 @@
 import { type Database, defineStatement } from '../db/database.ts'
+import { cancelTold, type ToldRow } from './cancel.ts'
 
 export interface ResetRequest {
   readonly eventId: number
   readonly reason: string
 }
 
-/** Takes the leased deliveries of an event from their holders: back to waiting, failures kept, holder fenced. */
+/**
+ * Takes the deliveries of an event that are under way from their holders: back to waiting, failures kept, holder
+ * fenced. What a holder owns and has not begun is waiting already, and stays where it is. What an operator has
+ * cancelled meanwhile ends here, also behind the head of the lane.
+ */
 export async function reset(
   db: Database,
   { eventId, reason }: ResetRequest,
 ): Promise<{ subscription: number }[]> {
-  const rows = await db.once<[subscription: number]>(resetStatement(db), [eventId, reason], {
-    indexPlans: true,
-  })
-  return rows.map(([subscription]) => ({ subscription }))
+  return db.transaction(
+    async (tx) => {
+      const rows = await tx.run<ToldRow>(resetStatement(db), [eventId, reason])
+      await cancelTold(tx, db, rows)
+      return rows.map(([subscription]) => ({ subscription }))
+    },
+    { indexPlans: true },
+  )
 }
 
 const resetStatement = defineStatement(
@@ -21,12 +30,11 @@ const resetStatement = defineStatement(
   `with held as materialized (
     select r.id, r.subscription, r.event_ids, r.ordering_key, r.concurrency_key, r.tags, r.expires_at, r.max_failures,
       r.attempts, r.failures, r.suspect, r.worker, r.token, r.leased_at,
-      r.ordering_key is not null or cardinality(r.event_ids) = 1 as whole,
-      case when $1 = r.event_ids[1] then r.attempts else 0 end
-        + case when $1 = any(r.begun) then 1 else 0 end as attempt
+      r.cancelled, r.ordering_key is not null or cardinality(r.event_ids) = 1 as whole,
+      case when $1 = r.event_ids[1] then r.attempts else 0 end + 1 as attempt
     from __schema__.runs r
     where r.state = 'leased' and r.subscription in (select s.no from __schema__.subscriptions s)
-      and $1 = any(r.event_ids[1:r.granted])
+      and $1 = any(r.event_ids[1:r.granted]) and $1 = any(r.begun)
     order by r.id
     for update
   ),
@@ -58,5 +66,8 @@ const resetStatement = defineStatement(
       h.worker, h.token, h.leased_at, __schema__.clock(), $2
     from held h
   )
-  select h.subscription from held h`,
+  select h.subscription, array(
+    select u.event_id from unnest(case when h.whole then h.event_ids else array[$1] end) as u(event_id)
+    where u.event_id = any(h.cancelled))
+  from held h`,
 )

@@ -28,13 +28,17 @@ export async function settleLate(db: Database, { subscription, request }: LateSe
   return rejected.length === 0 ? 'settled' : 'lost'
 }
 
-/** What a reclaim or an operator recorded of the attempt is not the worker's settlement. */
+/**
+ * What a reclaim or an operator recorded of the attempt is not the worker's settlement. A reclaim that buries
+ * has no record of how long the attempt took, and names the lease as the reason.
+ */
 const findSettled = defineStatement(
   'find_settled',
   `select a.settlement
   from __schema__.audit a
   where a.event_id = $1 and a.subscription = $2 and a.token = $3
     and a.settlement not in ('lease_expired', 'reset', 'released')
+    and not (a.settlement = 'buried' and a.reason = 'the lease expired' and a.execution_ms is null)
   order by a.id desc
   limit 1`,
 )

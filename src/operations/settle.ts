@@ -74,6 +74,9 @@ function tokensOf(requests: readonly SettleRequest[]): (number | null)[] {
  * An unkeyed run lets go of whatever is settled; a failed delivery goes on alone. Of a lane's run only the
  * head can be settled; if it failed, it takes all behind it along into the wait. A lane or gate that has room again is noted
  * in the inbox, without a lock on anything that others want: see admit.
+ *
+ * What an operator has cancelled while it was leased (`told`) does not wait for another attempt: whoever leases
+ * next would not know. A completion or a burial that came first stands.
  */
 export const settleStatement = defineStatement(
   'settle',
@@ -89,7 +92,7 @@ export const settleStatement = defineStatement(
   held as materialized (
     select r.id, r.subscription, r.state, r.event_ids, r.first_id, r.ordering_key, r.position, r.concurrency_key,
       r.tags, r.expires_at, r.max_failures, r.attempts, r.failures, r.suspect, r.token, r.worker, r.leased_at, r.granted,
-      r.begun
+      r.begun, r.cancelled
     from __schema__.runs r
     where r.id = any($1) and r.token = any($2)
     order by r.id
@@ -98,19 +101,22 @@ export const settleStatement = defineStatement(
   granted as materialized (
     select h.id, u.event_id, h.token, h.subscription, h.worker, h.leased_at, h.ordering_key is not null as lane,
       case when u.place = 1 then h.attempts else 0 end as attempts_before,
-      case when h.state = 'leased' or h.begun is null or u.event_id <> all(h.begun) then 1 else 0 end as counts
+      case when h.state = 'leased' or h.begun is null or u.event_id <> all(h.begun) then 1 else 0 end as counts,
+      coalesce(u.event_id = any(h.cancelled), false) as told
     from held h
     cross join lateral unnest(
       case when h.ordering_key is null then h.event_ids[1:h.granted] else h.event_ids[1:least(h.granted, 1)] end)
       with ordinality as u(event_id, place)
   ),
   settled as materialized (
-    select g.position, g.run_id, g.event_id, g.settlement, g.next_at, g.failures, g.reason, g.started_after_ms,
-      g.execution_ms, g.status_code, h.subscription, h.worker, h.token, h.leased_at, h.lane,
-      g.settlement in ('completed', 'buried', 'cancelled') as final,
+    select g.position, g.run_id, g.event_id, case when t.stopped then 'cancelled' else g.settlement end as settlement,
+      case when not t.stopped then g.next_at end as next_at, g.failures, g.reason, g.started_after_ms,
+      g.execution_ms, g.status_code, h.subscription, h.worker, h.token, h.leased_at, h.lane, t.stopped,
+      t.stopped or g.settlement in ('completed', 'buried', 'cancelled') as final,
       h.attempts_before + case when g.settlement = 'released' then 0 else h.counts end as attempt
     from given g
     join granted h on h.event_id = g.event_id and h.id = g.run_id and h.token = g.token
+    cross join lateral (select h.told and g.settlement in ('retried', 'snoozed', 'released') as stopped) as t
   ),
   recorded as (
     insert into __schema__.audit (event_id, subscription, settlement, attempt, failures, worker, token, leased_at,
@@ -133,6 +139,7 @@ export const settleStatement = defineStatement(
   tally as materialized (
     select s.run_id, count(*) as settled,
       count(*) filter (where s.final) as finished,
+      bool_or(s.stopped) as stopped,
       max(s.event_id) filter (where not s.final) as waiting_id,
       max(s.event_id) filter (where s.settlement = 'buried') as buried_id
     from settled s
@@ -142,8 +149,12 @@ export const settleStatement = defineStatement(
   left_over as materialized (
     select h.id, h.subscription, h.state, h.first_id, h.ordering_key, h.position, h.concurrency_key, h.suspect,
       h.token, h.granted - t.settled as granted, t.waiting_id,
-      t.buried_id, t.buried_id is not null and h.ordering_key is not null and p.on_exhausted = 'block' as blocks,
+      t.buried_id, b.blocks, c.returns,
       case
+        when c.returns and h.cancelled is not null then array(
+          select u.event_id from unnest(h.event_ids[t.finished + 1:]) with ordinality as u(event_id, place)
+          where u.event_id <> all(h.cancelled)
+          order by u.place)
         when h.ordering_key is not null then h.event_ids[t.finished + 1:]
         when t.settled = cardinality(h.event_ids) then '{}'
         else array(
@@ -154,6 +165,23 @@ export const settleStatement = defineStatement(
     from held h
     join tally t on t.run_id = h.id
     join __schema__.subscriptions p on p.no = h.subscription
+    cross join lateral (
+      select h.ordering_key is not null and t.buried_id is not null and p.on_exhausted = 'block' as blocks
+    ) as b
+    -- The holder of a lane stops at a head that did not make it, so it gives up all of the lane.
+    cross join lateral (
+      select h.ordering_key is not null and (t.waiting_id is not null or t.stopped or b.blocks) as returns
+    ) as c
+  ),
+  -- What the holder of such a lane was told to stop, and had not come to, ends here: the next one would not know.
+  stopped_behind as (
+    insert into __schema__.audit (event_id, subscription, settlement, attempt, failures, finished_at, reason)
+    select u.event_id, h.subscription, 'cancelled', 0, 0, __schema__.clock(), 'cancelled'
+    from left_over l
+    join held h on h.id = l.id
+    join tally t on t.run_id = l.id
+    cross join lateral unnest(h.event_ids[t.finished + 1:]) as u(event_id)
+    where l.returns and u.event_id = any(h.cancelled)
   ),
   gone as (
     delete from __schema__.runs r
@@ -171,12 +199,13 @@ export const settleStatement = defineStatement(
       granted = case when l.state = l.state_before then l.granted end,
       blocked_by = case when l.blocks then l.buried_id end
     from (
-      select o.id, case when s.settlement is null then o.state end as state_before, o.event_ids, o.suspect, o.granted, o.waiting_id, o.blocks, o.buried_id,
+      select o.id, case when not o.returns then o.state end as state_before, o.event_ids, o.suspect, o.granted, o.waiting_id, o.blocks, o.buried_id,
         s.next_at, s.attempt, s.failures,
         (case
           when o.blocks then 'blocked'
           when s.settlement = 'released' then 'ready'
           when s.settlement is not null then 'deferred'
+          when o.returns then 'ready'
           when o.state = 'leased' and o.granted > 0 then 'leased'
           else 'ready'
         end)::__schema__.run_state as state

@@ -1,6 +1,7 @@
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
 import type { Subscription, SubscriptionDefinition, SubscriptionStatus } from '../domain/subscription.ts'
 import { PosthornError } from '../errors.ts'
+import type { ChunkKey } from './cancel.ts'
 
 /**
  * Makes the subscription what the definition says, creating it if need be. From the commit on, every publish
@@ -63,13 +64,13 @@ export async function deleteSubscription(db: Database, name: string): Promise<nu
   return rows[0]?.[0]
 }
 
-/** Waiting events of deleted subscriptions, a bounded portion of them. */
+/** Where something waits for deleted subscriptions, a bounded portion of it: by row, as there may be millions. */
 export async function orphanedDeliveries(
   db: Database,
-): Promise<{ subscription: number; eventIds: number[] } | undefined> {
-  const rows = await db.run<[subscription: number, eventIds: number[]]>(orphansStatement(db), [])
-  const row = rows[0]
-  return row && { subscription: row[0], eventIds: row[1] }
+): Promise<{ runIds: number[]; chunks: ChunkKey[] } | undefined> {
+  const runIds = (await db.run<[id: number]>(orphanedRuns(db), [])).map(([id]) => id)
+  const chunks = await db.run<ChunkKey>(orphanedChunks(db), [])
+  return runIds.length + chunks.length > 0 ? { runIds, chunks } : undefined
 }
 
 /** Handler subscriptions that no live handler has served for ten minutes. */
@@ -149,25 +150,23 @@ const deleteStatement = defineStatement(
   select no from ended`,
 )
 
-const orphansStatement = defineStatement(
-  'orphaned_deliveries',
-  `select w.subscription, array_agg(u.event_id)
-  from (
-    (select r.subscription, r.event_ids
-     from __schema__.runs r
-     join __schema__.subscriptions s on s.no = r.subscription
-     where s.status = 'deleted' and r.state <> 'leased' and r.event_ids <> '{}'
-     limit 100)
-    union all
-    (select q.subscription, q.event_ids
-     from __schema__.lane_queue q
-     join __schema__.subscriptions s on s.no = q.subscription
-     where s.status = 'deleted'
-     limit 100)
-  ) as w
-  cross join lateral unnest(w.event_ids) as u(event_id)
-  group by w.subscription
-  limit 1`,
+const deleted = `any(array(select s.no from __schema__.subscriptions s where s.status = 'deleted'))`
+
+/** Runs hold up to 200 deliveries and chunks up to 50, so a portion is cancelled in about a second. */
+const orphanedRuns = defineStatement(
+  'orphaned_runs',
+  `select r.id
+  from __schema__.runs r
+  where r.subscription = ${deleted} and r.state <> 'leased' and r.event_ids <> '{}'
+  limit 100`,
+)
+
+const orphanedChunks = defineStatement(
+  'orphaned_chunks',
+  `select q.subscription, q.ordering_key, q.position
+  from __schema__.lane_queue q
+  where q.subscription = ${deleted}
+  limit 500`,
 )
 
 const abandonedStatement = defineStatement(

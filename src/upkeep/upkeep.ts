@@ -6,14 +6,18 @@ import { peek } from '../operations/peek.ts'
 import { pruneIdempotencyKeys } from '../operations/prune.ts'
 import { type Reclaimed, reclaim } from '../operations/reclaim.ts'
 import { abandonedSubscriptions, orphanedDeliveries } from '../operations/subscriptions.ts'
+import { type UnroutedLetter, unroutedLetters } from '../operations/unrouted.ts'
 import { Loop } from './loop.ts'
 
 export interface UpkeepObserver {
   reclaimed(runs: number, charged: readonly Reclaimed[]): void
   expired(deliveries: readonly Expired[]): void
   abandoned(subscriptions: readonly string[]): void
+  unrouted(letters: readonly UnroutedLetter[]): void
   trouble(error: unknown, doing: string): void
 }
+
+const eventsMax = 5_000
 
 /** What must happen whether or not anybody works: every process may do it, each step is guarded in SQL. */
 export class Upkeep {
@@ -21,6 +25,9 @@ export class Upkeep {
   readonly #admitter: Admitter
   readonly #observe: UpkeepObserver
   readonly #loops: readonly Loop[]
+  /** Events to look at, and the look under way. */
+  #unrouted: number[] = []
+  #looking: Promise<void> | undefined
 
   constructor(db: Database, admitter: Admitter, observe: UpkeepObserver) {
     this.#db = db
@@ -55,6 +62,32 @@ export class Upkeep {
     const expired = await expire(this.#db)
     if (expired.length > 0) this.#observe.expired(expired)
     return runs > 0 || expired.length > 0
+  }
+
+  /** These were just published and nobody wanted them: some may have been buried for it, which is told. */
+  unrouted(eventIds: readonly number[]): void {
+    this.#unrouted = this.#unrouted.concat(eventIds)
+    this.#looking ??= this.#findLetters()
+  }
+
+  /** Resolves when all that was to be told of unrouted events is told. */
+  async settled(): Promise<void> {
+    await this.#looking
+  }
+
+  /** Beside the publishing, and one statement at a time: what comes meanwhile goes with the next. */
+  async #findLetters(): Promise<void> {
+    try {
+      while (this.#unrouted.length > 0) {
+        const letters = await unroutedLetters(this.#db, this.#unrouted.splice(0, eventsMax))
+        if (letters.length > 0) this.#observe.unrouted(letters)
+      }
+    } catch (error) {
+      this.#unrouted = []
+      this.#observe.trouble(error, 'looking for events that nobody wanted')
+    } finally {
+      this.#looking = undefined
+    }
   }
 
   async #cancelOrphans(): Promise<boolean> {

@@ -128,8 +128,12 @@ export class Model {
   }
 
   bury(delivery: Delivery, failures: number): void {
-    this.#attempted(delivery, failures)
     delivery.settledBy.set((delivery.fence as Lease).token, 'buried')
+    this.#bury(delivery, failures)
+  }
+
+  #bury(delivery: Delivery, failures: number): void {
+    this.#attempted(delivery, failures)
     const { attempts, expiresAt, eventId } = delivery
     const blocks = delivery.key !== null && delivery.policy.blocks
     if (blocks) {
@@ -140,14 +144,18 @@ export class Model {
     this.letters.push({ delivery, kind: 'buried', attempts, failures, redriven: false })
   }
 
-  /** Retried or snoozed. In a lane the whole run goes back with its head. */
+  /** Retried or snoozed, unless it was told to stop. In a lane the whole run goes back with its head. */
   defer(
     delivery: Delivery,
     { dueAt, failures, settlement }: { dueAt: number; failures: number; settlement: string },
   ): void {
     this.#attempted(delivery, failures)
-    delivery.settledBy.set((delivery.fence as Lease).token, settlement)
     this.#loseLane(delivery)
+    if (delivery.told) {
+      this.#stop(delivery)
+      return
+    }
+    delivery.settledBy.set((delivery.fence as Lease).token, settlement)
     Object.assign(delivery, { state: 'deferred', dueAt, fence: null, begun: false })
   }
 
@@ -156,7 +164,8 @@ export class Model {
     delivery.audits++
     this.#count(delivery, failures)
     this.#loseLane(delivery)
-    this.#toWaiting(delivery)
+    if (delivery.told) this.#stop(delivery)
+    else this.#toWaiting(delivery)
   }
 
   /** A whole run handed back: as if it had not been leased. */
@@ -166,7 +175,7 @@ export class Model {
 
   reset(delivery: Delivery): void {
     delivery.audits++
-    if (delivery.begun) delivery.attempts++
+    delivery.attempts++
     this.#loseLane(delivery)
     this.#toWaiting(delivery)
   }
@@ -176,8 +185,9 @@ export class Model {
     const covered = this.covered(lease)
     const charged = covered.filter((one) => one.begun)
     for (const delivery of charged) {
+      // What the reclaim records is not the worker's settlement.
       const failures = delivery.failures + 1
-      if (failures >= delivery.failuresMax) this.bury(delivery, failures)
+      if (failures >= delivery.failuresMax && !delivery.told) this.#bury(delivery, failures)
       else {
         this.#attempted(delivery, failures)
         delivery.charged = true
@@ -188,6 +198,7 @@ export class Model {
     // Only a lane's head can have been under way.
     const suspects = lease.lane ? left.filter((one) => this.lane(one).order[0] === one) : left
     for (const delivery of suspects) delivery.suspect ||= !lease.lane || covered[0] === delivery
+    for (const delivery of left.filter((one) => one.told)) this.cancel(delivery)
     return charged
   }
 
@@ -247,7 +258,7 @@ export class Model {
   }
 
   #finish(delivery: Delivery, state: 'completed' | 'buried' | 'expired' | 'cancelled'): void {
-    Object.assign(delivery, { state, fence: null, begun: false, dueAt: null, suspect: false })
+    Object.assign(delivery, { state, fence: null, begun: false, dueAt: null, suspect: false, told: false })
     if (delivery.key === null) return
     const lane = this.lane(delivery)
     lane.order = lane.order.filter((one) => one !== delivery)
@@ -260,7 +271,15 @@ export class Model {
     for (const delivery of lost) this.#toWaiting(delivery)
   }
 
+  /** What its worker was told to stop does not come back. */
   #toWaiting(delivery: Delivery): void {
-    Object.assign(delivery, { state: 'waiting', fence: null, begun: false })
+    if (delivery.told) this.cancel(delivery)
+    else Object.assign(delivery, { state: 'waiting', fence: null, begun: false })
+  }
+
+  /** Its worker, told to stop, wanted it tried again: that is recorded as the cancellation. */
+  #stop(delivery: Delivery): void {
+    delivery.settledBy.set((delivery.fence as Lease).token, 'cancelled')
+    this.#finish(delivery, 'cancelled')
   }
 }

@@ -41,18 +41,20 @@ async function redriveThese(simulation: Simulation, letters: readonly Letter[]):
 }
 
 export async function resetEvent({ db, model }: Simulation, index: number): Promise<void> {
-  const leasedIds = model.deliveries.filter((one) => one.state === 'leased').map((one) => one.eventId)
-  const from = leasedIds.length > 0 && index % 4 !== 3 ? leasedIds : model.eventIds
+  const begunIds = model.deliveries.filter((one) => one.begun).map((one) => one.eventId)
+  const from = begunIds.length > 0 && index % 4 !== 3 ? begunIds : model.eventIds
   const eventId = from[index % Math.max(from.length, 1)]
   if (eventId === undefined) return
-  const leased = model.deliveries.filter((one) => one.eventId === eventId && one.state === 'leased')
+  const begun = model.deliveries.filter(
+    (one) => one.eventId === eventId && one.state === 'leased' && one.begun,
+  )
   const answers = await reset(db, { eventId, reason: 'test' })
   expectEqual(
     `reset of event ${eventId}`,
     answers.map((one) => one.subscription).sort(),
-    leased.map((one) => one.policy.no).sort(),
+    begun.map((one) => one.policy.no).sort(),
   )
-  for (const delivery of leased) model.reset(delivery)
+  for (const delivery of begun) model.reset(delivery)
 }
 
 /** As the hub does it: what has arrived is admitted first. */

@@ -20,19 +20,23 @@ const found: [symptom: string, commands: Command[]][] = [
       lease({ laneMax: 3 }),
     ],
   ],
-  ['a reset counts no attempt that had not begun', [publish({}), lease({}), { do: 'reset', event: 0 }]],
+  [
+    'a reset leaves alone what has not begun',
+    [publish({}), lease({}), { do: 'reset', event: 0 }, settle({})],
+  ],
   [
     'a reset counts an attempt that had begun',
     [publish({}), lease({ begins: 'granted' }), { do: 'reset', event: 0 }],
   ],
   [
-    'a reset of what waits behind the head of a leased lane counts nothing',
+    'a reset of what waits behind the head of a leased lane does not take the head from its worker',
     [
       publish({ key: 'k1' }, { key: 'k1' }),
       admit,
       lease({ laneMax: 2 }),
       { do: 'reset', event: 1 },
       lease({}),
+      settle({}),
     ],
   ],
   [
@@ -64,7 +68,8 @@ const found: [symptom: string, commands: Command[]][] = [
       admit,
       lease({ laneMax: 2 }),
       settle({}),
-      { do: 'reset', event: 1 },
+      { do: 'heartbeat', lease: 1, minutes: 3, begun: 1 },
+      { do: 'reset', event: 0 },
     ],
   ],
   [
@@ -169,6 +174,100 @@ const found: [symptom: string, commands: Command[]][] = [
     [publish({ delay: 3 }, { delay: 3 }), { do: 'cancel', events: [0] }],
   ],
   [
+    'a cancelled attempt that fails is not tried again',
+    [publish({}, {}), lease({ begins: 'granted' }), cancel(0), settle({ outcome: 'fail', twice: true })],
+  ],
+  [
+    'a cancelled attempt that snoozes is not tried again',
+    [publish({}), lease({}), cancel(0), settle({ outcome: 'snooze' })],
+  ],
+  [
+    'a cancelled attempt that is handed back is not tried again',
+    [publish({}), lease({ begins: 'granted' }), cancel(0), settle({ outcome: 'release' })],
+  ],
+  ['a cancelled attempt that completes is completed', [publish({}), lease({}), cancel(0), settle({})]],
+  [
+    'a lane goes on behind a cancelled head that fails',
+    [
+      publish({ key: 'k1' }, { key: 'k1' }, { key: 'k1' }),
+      admit,
+      lease({ laneMax: 3 }),
+      cancel(0),
+      settle({ outcome: 'fail' }),
+      lease({}),
+    ],
+  ],
+  [
+    'what was cancelled behind the head of a leased lane ends when the head fails',
+    [
+      publish({ key: 'k1' }, { key: 'k1' }, { key: 'k1' }),
+      admit,
+      lease({ laneMax: 3 }),
+      cancel(1),
+      settle({ outcome: 'fail' }),
+    ],
+  ],
+  [
+    'what was cancelled behind the head of a leased lane ends when the head blocks it',
+    [
+      publish({ type: 'b', key: 'k1' }, { type: 'b', key: 'k1' }),
+      admit,
+      lease({ subscriptions: [2], laneMax: 2 }),
+      cancel(1),
+      settle({ outcome: 'bury' }),
+    ],
+  ],
+  [
+    'a lane of which all was cancelled lets the next in when it is given up',
+    [
+      publish({ key: 'k1' }, { key: 'k1' }),
+      admit,
+      lease({ laneMax: 2 }),
+      publish({ key: 'k1' }),
+      admit,
+      cancel(0, 1),
+      settle({ outcome: 'release' }),
+      admit,
+      lease({}),
+    ],
+  ],
+  [
+    'what was cancelled does not come back with a run that is handed back',
+    [publish({}, {}), lease({}), cancel(1), { do: 'release', lease: 0 }, lease({})],
+  ],
+  [
+    'what was cancelled does not come back after a crash',
+    [publish({}, {}, {}), lease({ begins: 'granted' }), cancel(1), move(3), { do: 'reclaim' }],
+  ],
+  [
+    'what was cancelled is not buried by a crash, and its lane goes on',
+    [
+      publish({ type: 'b', key: 'k1' }, { type: 'b', key: 'k1' }),
+      admit,
+      lease({ subscriptions: [2], begins: 'granted' }),
+      settle({ outcome: 'fail' }),
+      move(6),
+      admit,
+      lease({ subscriptions: [2], begins: 'granted' }),
+      cancel(0),
+      move(3),
+      { do: 'reclaim' },
+      lease({ subscriptions: [2] }),
+    ],
+  ],
+  [
+    'what was cancelled does not come back with a reset, also behind the head of its lane',
+    [
+      publish({ key: 'k1' }, { key: 'k1' }, { key: 'k1' }),
+      admit,
+      lease({ laneMax: 3 }),
+      { do: 'heartbeat', lease: 1, minutes: 3, begun: 1 },
+      cancel(0, 2),
+      { do: 'reset', event: 0 },
+      lease({}),
+    ],
+  ],
+  [
     'a worker that has handed back a delivery late can no longer settle it',
     [
       publish({ key: 'k1' }, { key: 'k1' }),
@@ -255,6 +354,10 @@ function settle(item: Partial<SettleItem>): Command {
       { claim: 0, from: 'held', outcome: 'complete', minutes: 1, twice: false, sorted: false, ...item },
     ],
   }
+}
+
+function cancel(...events: number[]): Command {
+  return { do: 'cancel', events }
 }
 
 function move(minutes: number): Command {

@@ -1,0 +1,211 @@
+import { expect, test } from 'vitest'
+import type { Connection, Database } from '../../src/db/database.ts'
+import { Admitter } from '../../src/operations/admit.ts'
+import { cancel, cancelEvents } from '../../src/operations/cancel.ts'
+import { getEvent } from '../../src/operations/events.ts'
+import { heartbeat } from '../../src/operations/heartbeat.ts'
+import { leaseStatement, leaseValues } from '../../src/operations/lease.ts'
+import { reclaim } from '../../src/operations/reclaim.ts'
+import { release } from '../../src/operations/release.ts'
+import { reset } from '../../src/operations/reset.ts'
+import { deleteSubscription } from '../../src/operations/subscriptions.ts'
+import { Upkeep } from '../../src/upkeep/upkeep.ts'
+import { type Engine, only, useEngines } from './reading.ts'
+
+const openEngine = useEngines('cancel')
+
+test('what a lease leaves behind while it is being cancelled is cancelled all the same', async () => {
+  const engine = await openEngine()
+  const no = await engine.subscribe('s', ['note'])
+  const [first, second] = (await engine.publish({}, {})) as [number, number]
+  const cancelling = await whileLocked(engine.db, [second], async (tx) => {
+    await tx.run(leaseStatement(engine.db, oneOf(no)), leaseValues(oneOf(no)))
+  })
+  expect(cancelling).toEqual([{ eventId: second, subscription: no, told: false }])
+  expect(await statusOf(engine, first)).toBe('PROCESSING')
+  expect(await statusOf(engine, second)).toBe('CANCELLED')
+})
+
+test('what leaves the queue of its lane while it is being cancelled is cancelled all the same', async () => {
+  const engine = await openEngine()
+  const no = await engine.subscribe('s', ['note'])
+  await engine.publish({ orderingKey: 'k' })
+  const head = only(await engine.lease(no))
+  const [behind] = (await engine.publish({ orderingKey: 'k' })) as [number]
+  expect(await engine.lease(no)).toEqual([])
+  await engine.settle(head)
+  const cancelling = await whileLocked(engine.db, [behind], async (tx) => {
+    await tx.query(`select ${engine.db.schema}.admit(null, null, 1000)`)
+  })
+  expect(cancelling).toEqual([{ eventId: behind, subscription: no, told: false }])
+  expect(await statusOf(engine, behind)).toBe('CANCELLED')
+})
+
+test('a cancel that can’t get at an arrival says so, and works once it can', async () => {
+  const engine = await openEngine()
+  const { db } = engine
+  await engine.subscribe('s', ['note'])
+  const [id] = (await engine.publish({ orderingKey: 'k' })) as [number]
+  const [unkeyed] = (await engine.publish({})) as [number]
+  const request = { eventIds: [id], subscription: null, reason: 'test' }
+  await db.transaction(async (tx) => {
+    await tx.query(`select ${db.schema}.admit(null, null, 0)`)
+    await expect(cancelEvents(db, new Admitter(db), request)).rejects.toMatchObject({
+      code: 'CANCEL_UNFINISHED',
+      status: 503,
+    })
+    // What has arrived is nobody's to wait for.
+    expect(await cancelEvents(db, new Admitter(db), { ...request, eventIds: [unkeyed] })).toHaveLength(1)
+  })
+  expect(await cancelEvents(db, new Admitter(db), request)).toMatchObject([{ eventId: id, told: false }])
+})
+
+test('a cancel of one subscription does not wait for the others', async () => {
+  const engine = await openEngine()
+  const one = await engine.subscribe('one', ['note'])
+  await engine.subscribe('other', ['note'])
+  const [id] = (await engine.publish({ orderingKey: 'k' })) as [number]
+  const request = { eventIds: [id], subscription: one, reason: 'test' }
+  const cancelled = await cancelEvents(engine.db, new Admitter(engine.db), request)
+  expect(cancelled).toEqual([{ eventId: id, subscription: one, told: false }])
+  expect(await statusOf(engine, id)).toBe('PENDING')
+})
+
+test.each(['retried', 'snoozed', 'released'] as const)(
+  'an attempt that was cancelled and is %s is recorded as cancelled, and not made again',
+  async (settlement) => {
+    const engine = await openEngine()
+    const no = await engine.subscribe('s', ['note'])
+    const [id] = (await engine.publish({})) as [number]
+    const delivery = only(await engine.lease(no))
+    const request = { eventIds: [id], subscription: null, reason: 'test' }
+    expect(await cancel(engine.db, request)).toMatchObject([{ told: true }])
+    await engine.settle(delivery, { settlement, afterMs: 0, reason: 'no luck' })
+    await engine.moveClock(60_000)
+    expect(await engine.lease(no)).toEqual([])
+    const event = await getEvent(engine.db, { id, logs: 'with' })
+    expect(event?.progress.status).toBe('CANCELLED')
+    expect(event?.logs.at(-1)).toMatchObject({ action: 'CANCELLED', errorMessage: 'no luck' })
+  },
+)
+
+test('a cancelled attempt that completes is completed', async () => {
+  const engine = await openEngine()
+  const no = await engine.subscribe('s', ['note'])
+  const [id] = (await engine.publish({})) as [number]
+  const delivery = only(await engine.lease(no))
+  await cancel(engine.db, { eventIds: [id], subscription: null, reason: 'test' })
+  await engine.settle(delivery)
+  expect(await statusOf(engine, id)).toBe('COMPLETED')
+})
+
+test('what was cancelled while it was leased does not come back from a worker that stops or crashes', async () => {
+  const engine = await openEngine()
+  const { db } = engine
+  const no = await engine.subscribe('s', ['note'])
+  for (const giveBack of ['stops', 'crashes']) {
+    const ids = await engine.publish({}, {})
+    const [first] = await engine.lease(no, { leaseMs: 1_000 })
+    await cancel(db, { eventIds: [ids[1] as number], subscription: null, reason: 'test' })
+    if (giveBack === 'stops') await release(db, [{ runId: first?.run.id ?? 0, token: first?.run.token ?? 0 }])
+    else {
+      await engine.moveClock(60_000)
+      await reclaim(db)
+    }
+    const again = only(await engine.lease(no))
+    expect(again.event.id, giveBack).toBe(ids[0])
+    await engine.settle(again)
+    expect(await statusOf(engine, ids[1] as number), giveBack).toBe('CANCELLED')
+  }
+})
+
+test('a reset of what waits behind the head of a leased lane leaves the head to its worker', async () => {
+  const engine = await openEngine()
+  const no = await engine.subscribe('s', ['note'])
+  const [first, second] = (await engine.publish({ orderingKey: 'k' }, { orderingKey: 'k' })) as [
+    number,
+    number,
+  ]
+  const [head] = await engine.lease(no, { begins: 'reported' })
+  const { id: runId, token } = (head as NonNullable<typeof head>).run
+  await heartbeat(engine.db, [{ runId, token, leaseMs: 30_000, begun: [first] }])
+  expect(await reset(engine.db, { eventId: second, reason: 'test' })).toEqual([])
+  await engine.settle(head as NonNullable<typeof head>)
+  expect(await statusOf(engine, first)).toBe('COMPLETED')
+})
+
+test('the backlog of a deleted subscription ends, however large', { timeout: 30_000 }, async () => {
+  const engine = await openEngine()
+  const { db } = engine
+  const no = await engine.subscribe('gone', ['note'])
+  const batch = (key: (n: number) => string | undefined) =>
+    engine.publish(...Array.from({ length: 5_000 }, (_, n) => ({ orderingKey: key(n) })))
+  for (let published = 0; published < 100_000; published += 5_000) await batch(() => undefined)
+  for (let published = 0; published < 20_000; published += 5_000) await batch((n) => `k${n % 500}`)
+  const admitter = new Admitter(db)
+  while (!(await admitter.admit()).drained);
+  await deleteSubscription(db, 'gone')
+
+  const troubles: unknown[] = []
+  const nothing = () => undefined
+  const upkeep = new Upkeep(db, admitter, {
+    reclaimed: nothing,
+    expired: nothing,
+    abandoned: nothing,
+    unrouted: nothing,
+    trouble: (error) => void troubles.push(error),
+  })
+  upkeep.start()
+  const left = async () => {
+    const { rows } = await db.query<{ left: number }>(
+      `select count(*)::int as left from ${db.schema}.unfinished where subscription = $1`,
+      [no],
+    )
+    return rows[0]?.left
+  }
+  await expect.poll(left, { timeout: 10_000, interval: 100 }).toBe(0)
+  await upkeep.stop()
+  expect(troubles).toEqual([])
+  const { rows } = await db.query(
+    `select count(*)::int from ${db.schema}.audit where settlement = 'cancelled'`,
+  )
+  expect(rows).toEqual([{ count: 120_000 }])
+})
+
+/** Cancels while a transaction that has moved something is open, and goes on once the cancel waits for it. */
+async function whileLocked(
+  db: Database,
+  eventIds: readonly number[],
+  move: (tx: Connection) => Promise<void>,
+) {
+  const cancelling = await db.transaction(async (tx) => {
+    await move(tx)
+    const answer = cancelEvents(db, new Admitter(db), { eventIds, subscription: null, reason: 'test' })
+    await expect.poll(() => isWaitedFor(tx), { timeout: 5_000 }).toBe(true)
+    return { answer }
+  })
+  return cancelling.answer
+}
+
+async function isWaitedFor(tx: Connection): Promise<boolean> {
+  const { rows } = await tx.query(
+    `select 1 from pg_locks where not granted and locktype = 'transactionid'
+      and transactionid = (pg_current_xact_id()::text::bigint % 4294967296)::text::xid`,
+  )
+  return rows.length > 0
+}
+
+function oneOf(subscription: number) {
+  const want = { subscription, eventsMax: 1, runsMax: 1, suspects: true, leaseMs: 30_000, laneMax: 1 }
+  return {
+    wants: [{ ...want, limited: false }],
+    token: 999,
+    worker: 1,
+    begins: 'granted',
+    tags: null,
+  } as const
+}
+
+async function statusOf({ db }: Engine, id: number): Promise<string | undefined> {
+  return (await getEvent(db, { id, logs: 'without' }))?.progress.status
+}
