@@ -1,9 +1,10 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
 import { describeError } from '../domain/describe-error.ts'
 import { decideSettlement, type Outcome } from '../domain/settlement.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import { type AttemptHost, RunningAttempt, succeeded } from './attempt.ts'
+import { Keeper, tickMs } from './keeper.ts'
+import { type EndedAttempt, Settler } from './settler.ts'
 import type { HeldRun, Share } from './share.ts'
 import type { SettleAnswer, SettleDelivery, Source, Want } from './source.ts'
 import { Wakeup } from './wakeup.ts'
@@ -25,18 +26,9 @@ export interface RunnerObserver {
 
 /** Attempts not yet settled, over all shares: beyond this nothing new begins, so a slow database slows us. */
 const unsettledMax = 10_000
-/** How often attempts are looked after: time limits, renewals, marks of what has begun. */
-const tickMs = 100
 const troubleDelayMsMax = 2_000
-const settlementsMax = 5_000
-/** A second statement settles beside the first only for as many: small ones cost more each. */
-const settlementsBesideMin = 200
 /** How long a stop tries to hand back what did not end: after that the leases simply run out. */
 const abandonMs = 10_000
-
-interface EndedAttempt extends SettleDelivery {
-  readonly attempt: RunningAttempt
-}
 
 /**
  * The one loop behind every way to consume: lease ahead, begin what may begin, settle what is done, keep the
@@ -50,14 +42,10 @@ export class Runner {
   readonly #attempts = new Set<RunningAttempt>()
   readonly #host: AttemptHost
   readonly #wakeup: Wakeup
-  /** Attempts that have ended and wait to be settled. */
-  readonly #ended: EndedAttempt[] = []
-  /** Statements under way. */
-  #settling = 0
+  readonly #settler: Settler
+  readonly #keeper: Keeper
   #unsettled = 0
   #suspects = 0
-  #beating = false
-  #doubtful = false
   #state: 'idle' | 'running' | 'stopping' = 'idle'
   #loop: Promise<void> | undefined
   #ticker: NodeJS.Timeout | undefined
@@ -68,6 +56,21 @@ export class Runner {
     this.#source = options.source
     this.#host = { source: options.source, moved: (attempt, run) => this.#moved(attempt, run) }
     this.#wakeup = new Wakeup(options)
+    this.#settler = new Settler({
+      source: options.source,
+      settled: (ended, answer) => this.#settled(ended, answer),
+      done: () => this.#pump(),
+      trouble: (error) => this.#trouble(error, 'settling'),
+      isOver: () => this.#state === 'idle',
+    })
+    this.#keeper = new Keeper({
+      source: options.source,
+      held: this.#held,
+      attempts: this.#attempts,
+      leaseMs: (held) => this.#shareOf(held).subscription.leaseMs,
+      lose: (held, why) => this.#lose(held, why),
+      trouble: (error) => options.observe.trouble(error, 'renewing leases'),
+    })
   }
 
   add(share: Share): void {
@@ -132,11 +135,15 @@ export class Runner {
         troubles = 0
         if (!again) await this.#wakeup.wait(() => this.#peek())
       } catch (error) {
-        this.#options.observe.trouble(error, 'leasing')
-        this.#doubtful = true
+        this.#trouble(error, 'leasing')
         await this.#wakeup.pause(Math.min(100 * 2 ** troubles++, troubleDelayMsMax))
       }
     }
+  }
+
+  #trouble(error: unknown, doing: string): void {
+    this.#options.observe.trouble(error, doing)
+    this.#keeper.doubt()
   }
 
   /** Leases what the shares want. Whether there may be more at once. */
@@ -231,7 +238,7 @@ export class Runner {
     this.#attempts.add(attempt)
     if (held.cancelled.includes(delivery.event.id)) {
       this.#end(attempt)
-      this.#settleSoon(attempt, { kind: 'cancel' })
+      this.#settler.add(attempt, { kind: 'cancel' })
       return
     }
     void (held.run.suspect ? this.#runSuspect(attempt) : this.#run(attempt))
@@ -247,7 +254,7 @@ export class Runner {
     if (attempt.over) return
     if (held.length > 0) return this.#run(attempt)
     this.#end(attempt)
-    this.#settleSoon(attempt, { kind: 'release' })
+    this.#settler.add(attempt, { kind: 'release' })
   }
 
   async #run(attempt: RunningAttempt): Promise<void> {
@@ -295,7 +302,7 @@ export class Runner {
     } else {
       const policy = { failures: delivery.failures, retry: share.subscription.retry, maxRetries: null }
       const stopped = attempt.cancelled && outcome.kind === 'failed'
-      this.#settleSoon(
+      this.#settler.add(
         attempt,
         stopped ? { kind: 'cancel' } : decideSettlement(policy, outcome, Math.random()),
       )
@@ -309,45 +316,6 @@ export class Runner {
     this.#attempts.delete(attempt)
     attempt.share.active--
     attempt.share.finished()
-  }
-
-  #settleSoon(attempt: RunningAttempt, settlement: SettleDelivery['settlement']): void {
-    const { startedAfterMs, executionMs } = attempt.timing(performance.now())
-    this.#ended.push({ attempt, delivery: attempt.delivery, settlement, startedAfterMs, executionMs })
-    if (this.#settling >= (this.#ended.length < settlementsBesideMin ? 1 : 2)) return
-    this.#settling++
-    // At the end of this turn, so that what ends together is settled together.
-    setImmediate(() => void this.#settleAll())
-  }
-
-  /** What ends meanwhile goes with the next statement, so batches grow with the load. */
-  async #settleAll(): Promise<void> {
-    while (this.#ended.length > 0) {
-      const batch: EndedAttempt[] = []
-      for (const ended of this.#ended.splice(0, settlementsMax)) {
-        // Its own transaction may hold its run locked: nobody else's settlement waits for that.
-        if (ended.attempt.completesIn) void this.#settleUntilDone([ended])
-        else batch.push(ended)
-      }
-      if (batch.length > 0) await this.#settleUntilDone(batch)
-      this.#pump()
-    }
-    this.#settling--
-  }
-
-  async #settleUntilDone(batch: readonly EndedAttempt[]): Promise<void> {
-    for (let troubles = 0; this.#state !== 'idle'; troubles++) {
-      try {
-        const answers = await this.#source.settle(batch)
-        for (const [position, ended] of batch.entries())
-          this.#settled(ended, answers[position] as SettleAnswer)
-        return
-      } catch (error) {
-        this.#options.observe.trouble(error, 'settling')
-        this.#doubtful = true
-        await delay(Math.min(100 * 2 ** troubles, troubleDelayMsMax))
-      }
-    }
   }
 
   #settled(ended: EndedAttempt, answer: SettleAnswer): void {
@@ -382,8 +350,8 @@ export class Runner {
   }
 
   /** The lease is gone: what has not begun is somebody else's now, what has begun is told to stop. */
-  #lose(held: HeldRun, why?: string): void {
-    for (const delivery of held.waiting) if (why !== undefined) this.#options.observe.lost(delivery, why)
+  #lose(held: HeldRun, why: string): void {
+    for (const delivery of held.waiting) this.#options.observe.lost(delivery, why)
     this.#shareOf(held).drop(held)
     for (const attempt of this.#attempts) {
       if (attempt.held === held) attempt.abort(new Error('The lease was lost'))
@@ -401,7 +369,7 @@ export class Runner {
       const { timeoutMs } = attempt.share.subscription
       if (timeoutMs !== null && now - attempt.startedAt > timeoutMs) this.#timeOut(attempt, timeoutMs)
     }
-    if (!this.#beating) void this.#beat(now)
+    void this.#keeper.beat(now)
   }
 
   /** The slot and the lease are freed whether or not the handler ever returns. */
@@ -409,55 +377,6 @@ export class Runner {
     const reason = `The handler did not return within ${timeoutMs} ms`
     attempt.abort(new Error(reason))
     this.#finish(attempt, { kind: 'failed', reason })
-  }
-
-  /** Renews leases that are due, and marks attempts that take longer than a moment as begun. */
-  async #beat(now: number): Promise<void> {
-    const begun = new Map<HeldRun, number[]>()
-    const unmarked = new Set<HeldRun>()
-    for (const attempt of this.#attempts) {
-      const { held, marked } = attempt
-      const { id } = attempt.delivery.event
-      const ids = begun.get(held)
-      if (ids === undefined) begun.set(held, [id])
-      else ids.push(id)
-      if (!marked && now - attempt.startedAt > tickMs) unmarked.add(held)
-    }
-    const due = [...this.#held].filter((held) => this.#doubtful || held.renewAt <= now || unmarked.has(held))
-    if (due.length === 0) return
-    this.#beating = true
-    try {
-      await this.#renew(due, begun, now)
-      this.#doubtful = false
-    } catch (error) {
-      this.#options.observe.trouble(error, 'renewing leases')
-      for (const held of due) {
-        if (performance.now() > held.holdsUntil) this.#lose(held, 'its lease could not be renewed')
-      }
-    } finally {
-      this.#beating = false
-    }
-  }
-
-  async #renew(due: readonly HeldRun[], begun: ReadonlyMap<HeldRun, number[]>, now: number): Promise<void> {
-    const beats = due.map((held) => ({ run: held.run, begun: begun.get(held) ?? [] }))
-    const answers = new Map((await this.#source.heartbeat(beats)).map((answer) => [answer.run, answer]))
-    for (const held of due) {
-      const answer = answers.get(held.run)
-      if (answer === undefined) {
-        if (this.#held.has(held)) this.#lose(held, 'its lease was lost')
-        continue
-      }
-      const { leaseMs } = this.#shareOf(held).subscription
-      held.cancelled = answer.cancelled
-      held.renewAt = now + (answer.renewed ? leaseMs / 3 : tickMs)
-      if (answer.renewed) held.holdsUntil = now + leaseMs
-      for (const attempt of this.#attempts) {
-        if (attempt.held !== held) continue
-        if (begun.get(held)?.includes(attempt.delivery.event.id)) attempt.marked = true
-        if (answer.cancelled.includes(attempt.delivery.event.id)) cancelAttempt(attempt)
-      }
-    }
   }
 
   async #untilSettled(graceMs: number): Promise<void> {
@@ -479,15 +398,10 @@ export class Runner {
     for (const attempt of this.#attempts) {
       attempt.abort(new Error('The hub is stopping'))
       this.#end(attempt)
-      this.#settleSoon(attempt, { kind: 'release' })
+      this.#settler.add(attempt, { kind: 'release' })
     }
     await this.#untilSettled(abandonMs)
   }
-}
-
-function cancelAttempt(attempt: RunningAttempt): void {
-  attempt.cancelled = true
-  attempt.abort(new Error('The event was cancelled'))
 }
 
 /** It got less than it asked for, so there was no more. */

@@ -1,0 +1,93 @@
+import type { RunningAttempt } from './attempt.ts'
+import type { HeldRun } from './share.ts'
+import type { HeldLease, Source } from './source.ts'
+
+export interface KeeperOptions {
+  readonly source: Pick<Source, 'heartbeat'>
+  readonly held: ReadonlySet<HeldRun>
+  readonly attempts: ReadonlySet<RunningAttempt>
+  readonly leaseMs: (held: HeldRun) => number
+  readonly lose: (held: HeldRun, why: string) => void
+  readonly trouble: (error: unknown) => void
+}
+
+/** How often attempts are looked after: time limits, renewals, marks of what has begun. */
+export const tickMs = 100
+
+/** Keeps the leases of everything in hand alive, many with one statement. */
+export class Keeper {
+  readonly #options: KeeperOptions
+  #beating = false
+  #doubtful = false
+
+  constructor(options: KeeperOptions) {
+    this.#options = options
+  }
+
+  /** The database was away and may have forgotten leases: all of them are asked about at the next beat. */
+  doubt(): void {
+    this.#doubtful = true
+  }
+
+  /** Renews leases that are due, and marks attempts that take longer than a moment as begun. */
+  async beat(now: number): Promise<void> {
+    if (this.#beating) return
+    const { held, lose, trouble } = this.#options
+    const { begun, unmarked } = this.#begun(now)
+    const due = [...held].filter((one) => this.#doubtful || one.renewAt <= now || unmarked.has(one))
+    if (due.length === 0) return
+    this.#beating = true
+    try {
+      await this.#renew(due, begun, now)
+      this.#doubtful = false
+    } catch (error) {
+      trouble(error)
+      for (const one of due) {
+        if (performance.now() > one.holdsUntil) lose(one, 'its lease could not be renewed')
+      }
+    } finally {
+      this.#beating = false
+    }
+  }
+
+  #begun(now: number): { begun: Map<HeldRun, number[]>; unmarked: Set<HeldRun> } {
+    const begun = new Map<HeldRun, number[]>()
+    const unmarked = new Set<HeldRun>()
+    for (const { held, marked, startedAt, delivery } of this.#options.attempts) {
+      const ids = begun.get(held)
+      if (ids === undefined) begun.set(held, [delivery.event.id])
+      else ids.push(delivery.event.id)
+      if (!marked && now - startedAt > tickMs) unmarked.add(held)
+    }
+    return { begun, unmarked }
+  }
+
+  async #renew(due: readonly HeldRun[], begun: ReadonlyMap<HeldRun, number[]>, now: number): Promise<void> {
+    const { source, held, lose } = this.#options
+    const beats = due.map((one) => ({ run: one.run, begun: begun.get(one) ?? [] }))
+    const answers = new Map((await source.heartbeat(beats)).map((answer) => [answer.run, answer]))
+    for (const one of due) {
+      const answer = answers.get(one.run)
+      if (answer !== undefined) this.#renewed(one, answer, begun.get(one) ?? [], now)
+      else if (held.has(one)) lose(one, 'its lease was lost')
+    }
+  }
+
+  #renewed(held: HeldRun, { renewed, cancelled }: HeldLease, begun: readonly number[], now: number): void {
+    const leaseMs = this.#options.leaseMs(held)
+    held.cancelled = cancelled
+    held.renewAt = now + (renewed ? leaseMs / 3 : tickMs)
+    if (renewed) held.holdsUntil = now + leaseMs
+    for (const attempt of this.#options.attempts) {
+      if (attempt.held !== held) continue
+      const { id } = attempt.delivery.event
+      if (begun.includes(id)) attempt.marked = true
+      if (cancelled.includes(id)) cancelAttempt(attempt)
+    }
+  }
+}
+
+function cancelAttempt(attempt: RunningAttempt): void {
+  attempt.cancelled = true
+  attempt.abort(new Error('The event was cancelled'))
+}

@@ -1,0 +1,72 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { RunningAttempt } from './attempt.ts'
+import type { SettleAnswer, SettleDelivery, Source } from './source.ts'
+
+/** An attempt that has ended, with what is to become of its delivery. */
+export interface EndedAttempt extends SettleDelivery {
+  readonly attempt: RunningAttempt
+}
+
+export interface SettlerOptions {
+  readonly source: Pick<Source, 'settle'>
+  readonly settled: (ended: EndedAttempt, answer: SettleAnswer) => void
+  /** A statement is done: there is room again, and lanes may go on. */
+  readonly done: () => void
+  readonly trouble: (error: unknown) => void
+  /** Nobody waits for the answers any more. */
+  readonly isOver: () => boolean
+}
+
+const settlementsMax = 5_000
+/** A second statement settles beside the first only for as many: small ones cost more each. */
+const settlementsBesideMin = 200
+const troubleDelayMsMax = 2_000
+
+/** Settles what has ended, many in one statement: what ends meanwhile goes with the next, so batches grow with the load. */
+export class Settler {
+  readonly #options: SettlerOptions
+  readonly #ended: EndedAttempt[] = []
+  /** Statements under way. */
+  #settling = 0
+
+  constructor(options: SettlerOptions) {
+    this.#options = options
+  }
+
+  add(attempt: RunningAttempt, settlement: SettleDelivery['settlement']): void {
+    const { startedAfterMs, executionMs } = attempt.timing(performance.now())
+    this.#ended.push({ attempt, delivery: attempt.delivery, settlement, startedAfterMs, executionMs })
+    if (this.#settling >= (this.#ended.length < settlementsBesideMin ? 1 : 2)) return
+    this.#settling++
+    // At the end of this turn, so that what ends together is settled together.
+    setImmediate(() => void this.#settleAll())
+  }
+
+  async #settleAll(): Promise<void> {
+    while (this.#ended.length > 0) {
+      const batch: EndedAttempt[] = []
+      for (const ended of this.#ended.splice(0, settlementsMax)) {
+        // Its own transaction may hold its run locked: nobody else's settlement waits for that.
+        if (ended.attempt.completesIn) void this.#settleUntilDone([ended])
+        else batch.push(ended)
+      }
+      if (batch.length > 0) await this.#settleUntilDone(batch)
+      this.#options.done()
+    }
+    this.#settling--
+  }
+
+  async #settleUntilDone(batch: readonly EndedAttempt[]): Promise<void> {
+    const { source, settled, trouble, isOver } = this.#options
+    for (let troubles = 0; !isOver(); troubles++) {
+      try {
+        const answers = await source.settle(batch)
+        for (const [position, ended] of batch.entries()) settled(ended, answers[position] as SettleAnswer)
+        return
+      } catch (error) {
+        trouble(error)
+        await delay(Math.min(100 * 2 ** troubles, troubleDelayMsMax))
+      }
+    }
+  }
+}
