@@ -1,5 +1,6 @@
 export type { PosthornOptions } from './config.ts'
 export type { Attempt, Handler } from './consume/attempt.ts'
+export { createPosthorn } from './create.ts'
 export {
   type Catalogue,
   defineEvents,
@@ -18,5 +19,5 @@ export type { CallerTransaction } from './domain/transaction.ts'
 export { type ErrorCode, PosthornError } from './errors.ts'
 export type { FinalizeOptions, HubEvents, PollOptions } from './hub.ts'
 export type { EventType, EventTypeOptions } from './operations/event-type.ts'
-export { createPosthorn, type HandlerOptions, type Posthorn, type StopOptions } from './posthorn.ts'
+export type { HandlerOptions, Posthorn, StopOptions } from './posthorn.ts'
 export type { PublishedEvent, PublishOptions } from './publisher.ts'

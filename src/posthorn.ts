@@ -1,13 +1,11 @@
 import { randomUUID } from 'node:crypto'
-import pg from 'pg'
-import { type Config, type PosthornOptions, readConfig } from './config.ts'
+import type { Config } from './config.ts'
 import type { Handler } from './consume/attempt.ts'
 import { Runner } from './consume/runner.ts'
 import { Share } from './consume/share.ts'
 import type { Listening } from './db/database.ts'
 import type { EmbeddedServer } from './db/embedded.ts'
-import { checkSchema, migrate } from './db/migrate.ts'
-import { openPostgres, type PostgresDatabase } from './db/postgres.ts'
+import type { PostgresDatabase } from './db/postgres.ts'
 import type { Catalogue, EventFor, EventPattern } from './domain/catalogue.ts'
 import {
   defineSubscription,
@@ -21,16 +19,15 @@ import { Hub } from './hub.ts'
 import { LeaseSource, newToken } from './lease-source.ts'
 import { Alerts } from './observe/alerts.ts'
 import type { Burial } from './observe/hub-events.ts'
-import { createLogger, type Logger } from './observe/log.ts'
+import type { Logger } from './observe/log.ts'
 import { createMetrics, observeGauge } from './observe/metrics.ts'
 import { traced } from './observe/tracing.ts'
 import { guard, observeRunner, observeUpkeep, tellBurial } from './observers.ts'
 import { Admitter } from './operations/admit.ts'
 import type { PublishAnswer } from './operations/publish.ts'
 import { isRouted } from './operations/routes.ts'
-import { setShard } from './operations/shard.ts'
 import { listSubscriptions, touchHandlers, upsertSubscription } from './operations/subscriptions.ts'
-import { registerWorker } from './operations/workers.ts'
+import { registerWorker, rememberWorker } from './operations/workers.ts'
 import { Publisher } from './publisher.ts'
 import { Loop } from './upkeep/loop.ts'
 import { Upkeep } from './upkeep/upkeep.ts'
@@ -51,65 +48,7 @@ interface Registration {
   readonly concurrency: number
 }
 
-/** Opens the database, the embedded one if none is named, and brings its schema up to date. */
-export async function createPosthorn<const C extends Catalogue = Catalogue>(
-  options: PosthornOptions<C> = {},
-): Promise<Posthorn<C>> {
-  return (await openPosthorn(options)).posthorn
-}
-
-/** What tests need besides the hub itself. */
-export interface OpenedPosthorn<C extends Catalogue> {
-  readonly posthorn: Posthorn<C>
-  readonly db: PostgresDatabase
-}
-
-export async function openPosthorn<const C extends Catalogue = Catalogue>(
-  options: PosthornOptions<C> = {},
-): Promise<OpenedPosthorn<C>> {
-  const config = readConfig(options as PosthornOptions)
-  const log = createLogger(config.log)
-  const embedded = config.database === undefined ? await startEmbeddedServer(config, log) : undefined
-  try {
-    const db = await openDatabase(config, log, embedded)
-    try {
-      await prepareSchema(db, config)
-      const posthorn = new Posthorn<C>({ config, log, db, embedded, catalogue: options.events })
-      return { posthorn, db }
-    } catch (error) {
-      await db.close()
-      throw error
-    }
-  } catch (error) {
-    await embedded?.stop()
-    throw error
-  }
-}
-
-/** Loaded only when used: most hubs run on a server of their own. */
-async function startEmbeddedServer(config: Config, log: Logger): Promise<EmbeddedServer> {
-  const { startEmbedded } = await import('./db/embedded.ts')
-  return startEmbedded({ dataDirectory: config.dataDirectory, log: (line) => log.info(line) })
-}
-
-function openDatabase(
-  config: Config,
-  log: Logger,
-  embedded: EmbeddedServer | undefined,
-): Promise<PostgresDatabase> {
-  const { schema, poolMax, prepared, statementTimeoutMs, database } = config
-  const shared = { schema, poolMax, prepared, statementTimeoutMs, log }
-  if (database instanceof pg.Pool) return openPostgres({ ...shared, pool: database })
-  return openPostgres({ ...shared, connection: embedded?.connection ?? (database as string | pg.PoolConfig) })
-}
-
-async function prepareSchema(db: PostgresDatabase, config: Config): Promise<void> {
-  if (config.migrate) await migrate(db)
-  else await checkSchema(db)
-  await setShard(db, config.shard)
-}
-
-interface PosthornParts {
+export interface PosthornParts {
   readonly config: Config
   readonly log: Logger
   readonly db: PostgresDatabase
@@ -146,14 +85,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const subscriptions = new Map<number, Subscription>()
     const trouble = (error: unknown, doing: string) =>
       log.error({ err: error, doing }, 'Trouble while working')
-    let registering: Promise<number> | undefined
-    const worker = () => {
-      registering ??= registerWorker(db, config.workerId).catch((error: unknown) => {
-        registering = undefined
-        throw error
-      })
-      return registering
-    }
+    const worker = rememberWorker(db, config.workerId)
     const tell = guard((answer: PublishAnswer) => this.#published(answer), log)
     const publisher = new Publisher({
       db,

@@ -1,8 +1,9 @@
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createPosthorn } from '../src/create.ts'
 import { deliveryId, eventShard } from '../src/domain/id.ts'
 import { matchesPattern } from '../src/domain/pattern.ts'
-import { createPosthorn, type Posthorn } from '../src/posthorn.ts'
+import type { Posthorn } from '../src/posthorn.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
 
 let database: TestDatabase

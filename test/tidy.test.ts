@@ -25,12 +25,13 @@ const rings: Record<string, readonly string[]> = {
   'lease-source': ['batcher', 'operations', 'domain', 'db', 'consume'],
   hub: ['publisher', 'lease-source', 'operations', 'domain', 'db', 'observe'],
   observers: ['consume', 'domain', 'hub', 'observe', 'upkeep'],
+  create: ['*'],
   posthorn: ['*'],
   index: ['*'],
   testing: ['*'],
   cli: ['*'],
 }
-const mayImportPosthorn = ['index', 'cli', 'testing']
+const mayImportPosthorn = ['create', 'index', 'cli', 'testing']
 
 describe('the house is tidy', () => {
   test('each ring imports only the rings it may', () => {
@@ -55,10 +56,7 @@ describe('the house is tidy', () => {
   })
 
   test('files stay short: over 300 lines needs a reason', () => {
-    const reasons = new Map([
-      ['src/posthorn.ts', 'the composition root: every part is named once'],
-      ['src/consume/runner.ts', 'the one loop behind every way to consume'],
-    ])
+    const reasons = new Map([['src/consume/runner.ts', 'the one loop behind every way to consume']])
     const long = sources.filter(({ path, text }) => lines(text) > 300 && !reasons.has(path))
     expect(long.map(({ path, text }) => `${path}: ${lines(text)}`)).toEqual([])
   })

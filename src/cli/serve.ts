@@ -1,4 +1,4 @@
-import { createPosthorn } from '../posthorn.ts'
+import { createPosthorn } from '../create.ts'
 
 /** Runs the hub and its upkeep until it is told to stop. Handlers live in the processes that import the library. */
 export async function serve(): Promise<void> {

@@ -19,6 +19,18 @@ export async function registerWorker(db: Reader, name: string): Promise<number> 
   return (added as [number])[0]
 }
 
+/** The same number, asked for when it is first needed and then remembered. */
+export function rememberWorker(db: Reader, name: string): () => Promise<number> {
+  let registering: Promise<number> | undefined
+  return () => {
+    registering ??= registerWorker(db, name).catch((error: unknown) => {
+      registering = undefined
+      throw error
+    })
+    return registering
+  }
+}
+
 /** Says that a worker lives. Returns whether it is known at all. */
 export async function touchWorker(db: Reader, name: string): Promise<boolean> {
   const rows = await db.run<[no: number]>(touchStatement(db), [name])

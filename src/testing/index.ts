@@ -1,9 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { PosthornOptions } from '../config.ts'
+import { openPosthorn } from '../create.ts'
 import type { Catalogue } from '../domain/catalogue.ts'
 import { countBacklog } from '../operations/backlog.ts'
 import { moveClock } from '../operations/clock.ts'
-import { openPosthorn, type Posthorn } from '../posthorn.ts'
+import type { Posthorn } from '../posthorn.ts'
 
 export interface TestPosthorn<C extends Catalogue = Catalogue> {
   readonly hub: Posthorn<C>

@@ -13,7 +13,7 @@ export const superuser = 'posthorn'
 /** Written once, when the cluster is made, and then the operator's to tune. What durability needs is not here. */
 const settings = `
 # Settings of posthorn for a queue: many small commits, much churn in few tables.
-max_connections = 100
+max_connections = 200
 shared_buffers = 192MB
 max_wal_size = 2GB
 min_wal_size = 256MB
