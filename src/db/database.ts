@@ -28,6 +28,8 @@ export interface TransactionOptions {
   readonly indexPlans?: boolean
   /** Pins hash joins, for statements that join long lists of parameters, which the planner takes for short ones. */
   readonly hashJoins?: boolean
+  /** It changes nothing, so that a connection which is lost at its end leaves nothing in doubt. */
+  readonly readOnly?: boolean
   /** Bounds each statement of this transaction instead of the usual bound; 0 lifts it, for migrations. */
   readonly statementTimeoutMs?: number
 }

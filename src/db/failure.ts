@@ -18,6 +18,11 @@ export function isConflict(error: unknown): boolean {
   return isServerError(error) && (error.code === '40001' || error.code === '40P01')
 }
 
+/** Out of room, or out of time: more of the same would only add to it. */
+export function isOverload(error: unknown): boolean {
+  return isServerError(error) && (/^53/.test(error.code) || error.code === '57014' || error.code === '55P03')
+}
+
 /** True when the connection is gone, or in a state that nobody can know. */
 export function breaksConnection(error: unknown): boolean {
   if (isServerError(error)) {
@@ -36,10 +41,22 @@ export function spoilsConnection(error: unknown): boolean {
   return error.code === readOnly || error.code === '26000' || error.code === '42P05'
 }
 
+/** True when whoever accepts connections, a pooler, takes no settings with them. */
+export function refusesStartupSettings(error: unknown): boolean {
+  const cause = error instanceof PosthornError ? error.cause : undefined
+  return cause instanceof Error && /startup parameter/i.test(cause.message)
+}
+
 /** Turns a lost or read-only database into an error of ours, and leaves every other error as it is. */
 export function translate(error: unknown): unknown {
   const lost = breaksConnection(error) || (isServerError(error) && error.code === readOnly)
   return lost ? unavailable(error) : error
+}
+
+/** For a connection that is lost when a commit may have been on its way: nobody can know, unless nothing was sent. */
+export function inDoubt(cause: unknown): PosthornError {
+  const isUnsent = cause instanceof Error && /is not queryable$/.test(cause.message)
+  return isUnsent ? unavailable(cause) : new PosthornError('COMMIT_UNKNOWN', {}, { cause })
 }
 
 export function unavailable(cause: unknown): PosthornError {

@@ -1,6 +1,7 @@
 import type pg from 'pg'
-import { breaksConnection, spoilsConnection } from './failure.ts'
+import { breaksConnection, isServerError, spoilsConnection } from './failure.ts'
 import { valueTypes } from './values.ts'
+import type { Watch } from './watch.ts'
 
 export interface Submission {
   readonly text: string
@@ -14,6 +15,7 @@ export interface Submission {
 /** A client on loan from the pool, which goes back only if it is fit to serve the next borrower. */
 export class Loan {
   readonly #client: pg.PoolClient
+  readonly #watch: Watch | undefined
   #spoilt = false
   #broken: Error | undefined
   // A client without a listener for 'error' takes the process down when its socket breaks.
@@ -21,8 +23,9 @@ export class Loan {
     this.#broken ??= error
   }
 
-  constructor(client: pg.PoolClient) {
+  constructor(client: pg.PoolClient, watch?: Watch) {
     this.#client = client
+    this.#watch = watch
     client.on('error', this.#onError)
   }
 
@@ -35,15 +38,20 @@ export class Loan {
   async query(submission: Submission): Promise<pg.QueryResult> {
     const { text, values, name, rowMode, timeoutMs } = submission
     const config = { text, values, name, rowMode, types: valueTypes, query_timeout: timeoutMs }
+    this.#watch?.begin()
     try {
       const result = (await this.#client.query(config as unknown as pg.QueryConfig)) as
         | pg.QueryResult
         | pg.QueryResult[]
+      this.#watch?.heard()
       return Array.isArray(result) ? (result.at(-1) as pg.QueryResult) : result
     } catch (error) {
+      if (isServerError(error)) this.#watch?.heard()
       if (breaksConnection(error)) this.#broken ??= error as Error
       else if (spoilsConnection(error)) this.#spoilt = true
       throw error
+    } finally {
+      this.#watch?.end()
     }
   }
 

@@ -1,12 +1,23 @@
 import pg from 'pg'
 import type { PostgresSettings } from './postgres-options.ts'
 
+const goodbyeMs = 500
+
 export function createPool(settings: PostgresSettings, limitsAtStartup: boolean): pg.Pool {
   // The pool has one setting for two waits. Connecting should fail fast; a free connection is worth more
   // patience, so the clients are given their own limit.
   class Client extends pg.Client {
     constructor(config?: pg.ClientConfig) {
       super({ ...config, ...settings.client })
+    }
+
+    /** A goodbye that nobody hears would keep the socket open for as long as the kernel repeats it. */
+    override end(): Promise<void>
+    override end(callback: (error: Error) => void): void
+    override end(callback?: (error: Error) => void): Promise<void> | undefined {
+      const cut = setTimeout(() => this.connection.stream.destroy(), goodbyeMs).unref()
+      this.once('end', () => clearTimeout(cut))
+      return super.end(callback as never) as Promise<void> | undefined
     }
   }
   const limits = {

@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { PosthornError } from '../errors.ts'
 import type {
@@ -11,12 +10,20 @@ import type {
   Statement,
   TransactionOptions,
 } from './database.ts'
-import { breaksConnection, translate, unavailable } from './failure.ts'
+import { breaksConnection, inDoubt, refusesStartupSettings, translate, unavailable } from './failure.ts'
+import { Lender } from './lender.ts'
 import { startListening } from './listener.ts'
-import { Loan, type Submission } from './loan.ts'
+import type { Submission } from './loan.ts'
 import { createPool } from './pool.ts'
 import { checkPostgresOptions, type PostgresOptions, type PostgresSettings } from './postgres-options.ts'
-import { retryConflicts, runOnce, runTransaction, type TransactionSettings } from './transaction.ts'
+import {
+  beginWith,
+  retryConflicts,
+  runOnce,
+  runTransaction,
+  type TransactionSettings,
+  type UsualLimits,
+} from './transaction.ts'
 
 export type { PostgresOptions } from './postgres-options.ts'
 
@@ -27,6 +34,10 @@ export interface PostgresDatabase extends Database {
   readonly durability: Durability
   /** As PostgreSQL writes it: `18.4`. */
   readonly serverVersion: string
+  /** What the pool has free and has lent, and how many calls wait for one. */
+  readonly connections: { readonly idle: number; readonly used: number; readonly waiting: number }
+  /** Set it to be told of each call how long it waited for a connection, whether or not it got one. */
+  waited: ((ms: number) => void) | undefined
   /** Lends a connection of its own, outside pool, transaction and time limit: for what must run alone. */
   session<T>(work: (connection: Queryable) => Promise<T>): Promise<T>
 }
@@ -84,22 +95,25 @@ class PooledDatabase implements PostgresDatabase {
   readonly schema: string
   durability: Durability = 'unsafe'
   serverVersion = 'unknown'
+  waited: ((ms: number) => void) | undefined
 
-  readonly #pool: pg.Pool
+  readonly #lender: Lender
   readonly #settings: PostgresSettings
   readonly #timeoutMs: number
-  readonly #loans = new Set<Loan>()
   readonly #listenings = new Set<Listening>()
-  #limitsHold = false
+  #limits: UsualLimits
   #closing: Promise<void> | undefined
 
   constructor(pool: pg.Pool, settings: PostgresSettings) {
     this.schema = settings.schema
-    this.#pool = pool
     this.#settings = settings
+    this.#limits = { ...settings, limitsHold: false }
     this.#timeoutMs = settings.statementTimeoutMs + driverSlackMs
-    // The pool has already thrown the client away; unheard, the event would end the process.
-    pool.on('error', this.#onIdleError)
+    this.#lender = new Lender({
+      ...{ pool, settings, closeMs: this.#timeoutMs },
+      newClient: () => this.#newClient('probe'),
+      waited: (ms) => this.waited?.(ms),
+    })
   }
 
   async inspect(): Promise<void> {
@@ -110,7 +124,12 @@ class PooledDatabase implements PostgresDatabase {
     }
     this.serverVersion = server.versionText
     this.durability = server.synced ? 'synced' : 'unsafe'
-    this.#limitsHold = server.statementTimeoutMs === this.#settings.statementTimeoutMs
+    const limitsHold = server.statementTimeoutMs === this.#settings.statementTimeoutMs
+    this.#limits = { ...this.#settings, limitsHold }
+  }
+
+  get connections() {
+    return this.#lender.connections
   }
 
   async query<Row = Record<string, unknown>>(
@@ -136,19 +155,20 @@ class PooledDatabase implements PostgresDatabase {
   ): Promise<Row[]> {
     const settings = this.#transactionSettings(options)
     const submission = this.#submission(statement, values)
-    const rows = await retryConflicts(() => this.#withLoan((loan) => runOnce(loan, settings, submission)))
+    const rows = await retryConflicts(() => this.#lender.lend((loan) => runOnce(loan, settings, submission)))
     return rows as Row[]
   }
 
   async transaction<T>(work: (tx: Connection) => Promise<T>, options: TransactionOptions = {}): Promise<T> {
     const settings = this.#transactionSettings(options)
-    return retryConflicts(() => this.#withLoan((loan) => runTransaction(loan, settings, work)))
+    return retryConflicts(() => this.#lender.lend((loan) => runTransaction(loan, settings, work)))
   }
 
   #transactionSettings(options: TransactionOptions): TransactionSettings {
-    const { statementTimeoutMs } = options
+    const { statementTimeoutMs, readOnly = false } = options
     return {
-      begin: this.#begin(options),
+      readOnly,
+      begin: beginWith(options, this.#limits),
       timeoutMs:
         statementTimeoutMs === 0
           ? undefined
@@ -178,7 +198,9 @@ class PooledDatabase implements PostgresDatabase {
 
   async session<T>(work: (connection: Queryable) => Promise<T>): Promise<T> {
     const client = this.#newClient('session')
-    client.on('error', this.#onIdleError)
+    client.on('error', (error) =>
+      this.#settings.log.warn({ err: error }, 'A database connection outside the pool was lost'),
+    )
     try {
       await client.connect()
     } catch (error) {
@@ -198,56 +220,19 @@ class PooledDatabase implements PostgresDatabase {
 
   async #close(): Promise<void> {
     await Promise.all([...this.#listenings].map((listening) => listening.stop()))
-    // A pool of ours keeps its 'error' listener: its connections may still be on their way down.
-    if (this.#settings.pool === undefined) await this.#endPool()
-    else this.#pool.off('error', this.#onIdleError)
-  }
-
-  /** Waits for what is running, as long as a statement may run, and then cuts what is left. */
-  async #endPool(): Promise<void> {
-    const returned = new AbortController()
-    const overdue = delay(this.#timeoutMs, undefined, { signal: returned.signal }).catch(() => undefined)
-    await Promise.race([this.#pool.end(), overdue])
-    returned.abort()
-    for (const loan of this.#loans) loan.destroy(new Error('The database was closed'))
-  }
-
-  readonly #onIdleError = (error: Error): void => {
-    this.#settings.log.warn({ err: error }, 'An idle database connection was lost')
+    await this.#lender.close()
   }
 
   async #submit(submission: Submission): Promise<pg.QueryResult> {
-    return this.#withLoan(async (loan) => {
+    return this.#lender.lend(async (loan) => {
       try {
         return await loan.query({ ...submission, timeoutMs: this.#timeoutMs })
       } catch (error) {
         // Outside a transaction the statement commits by itself, so a cut may have come after the commit.
-        if (breaksConnection(error) && !this.#onlyReads(submission.text)) {
-          throw new PosthornError('COMMIT_UNKNOWN', {}, { cause: error })
-        }
+        if (breaksConnection(error) && !this.#onlyReads(submission.text)) throw inDoubt(error)
         throw translate(error)
       }
     })
-  }
-
-  async #withLoan<T>(work: (loan: Loan) => Promise<T>): Promise<T> {
-    const loan = await this.#borrow()
-    this.#loans.add(loan)
-    try {
-      return await work(loan)
-    } finally {
-      this.#loans.delete(loan)
-      loan.release()
-    }
-  }
-
-  async #borrow(): Promise<Loan> {
-    if (this.#closing !== undefined) throw new PosthornError('STOPPED')
-    try {
-      return new Loan(await this.#pool.connect())
-    } catch (error) {
-      throw unavailable(error)
-    }
   }
 
   #submission(statement: Statement, values: readonly unknown[]): Submission {
@@ -258,27 +243,6 @@ class PooledDatabase implements PostgresDatabase {
   /** In the application's pool, two hubs with different schemas may meet on one connection. */
   #statementName({ name }: Statement): string {
     return this.#settings.pool === undefined ? name : `${this.schema}.${name}`
-  }
-
-  #begin({
-    durable = true,
-    indexPlans = false,
-    hashJoins = false,
-    statementTimeoutMs,
-  }: TransactionOptions): string {
-    const { statementTimeoutMs: usualMs, idleInTransactionMs } = this.#settings
-    let begin = 'begin isolation level read committed'
-    if (!durable) begin += '; set local synchronous_commit = off'
-    // What is switched off only counts as very expensive, and the expensive would be compiled, for longer than it runs.
-    if (indexPlans || hashJoins)
-      begin += '; set local jit = off; set local plan_cache_mode = force_generic_plan'
-    if (indexPlans) begin += '; set local enable_seqscan = off; set local enable_mergejoin = off'
-    if (hashJoins) begin += '; set local enable_nestloop = off'
-    if (!this.#limitsHold) begin += `; set local idle_in_transaction_session_timeout = ${idleInTransactionMs}`
-    if (!this.#limitsHold || statementTimeoutMs !== undefined) {
-      begin += `; set local statement_timeout = ${statementTimeoutMs ?? usualMs}`
-    }
-    return begin
   }
 
   /** Only plain selects are sure to change nothing; a function of ours may write. */
@@ -292,9 +256,4 @@ class PooledDatabase implements PostgresDatabase {
     const { client } = this.#settings
     return new pg.Client({ ...client, application_name: `${client.application_name} ${purpose}` })
   }
-}
-
-function refusesStartupSettings(error: unknown): boolean {
-  const cause = error instanceof PosthornError ? error.cause : undefined
-  return cause instanceof Error && /startup parameter/i.test(cause.message)
 }

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { PosthornError } from '../errors.ts'
-import type { Connection, QueryResult, Statement } from './database.ts'
-import { breaksConnection, isConflict, translate, unavailable } from './failure.ts'
+import type { Connection, QueryResult, Statement, TransactionOptions } from './database.ts'
+import { breaksConnection, inDoubt, isConflict, isServerError, translate, unavailable } from './failure.ts'
 import type { Loan, Submission } from './loan.ts'
 
 const conflictRetriesMax = 5
@@ -23,7 +23,34 @@ export interface TransactionSettings {
   /** BEGIN and the settings of this transaction: several statements in one round trip. */
   readonly begin: string
   readonly timeoutMs: number | undefined
+  readonly readOnly: boolean
   submission(statement: Statement, values: readonly unknown[]): Submission
+}
+
+export interface UsualLimits {
+  readonly statementTimeoutMs: number
+  readonly idleInTransactionMs: number
+  /** The server keeps them for the whole connection; else each transaction sets them for itself. */
+  readonly limitsHold: boolean
+}
+
+/** BEGIN and what a transaction sets for itself. */
+export function beginWith(
+  { durable = true, indexPlans = false, hashJoins = false, statementTimeoutMs }: TransactionOptions,
+  { statementTimeoutMs: usualMs, idleInTransactionMs, limitsHold }: UsualLimits,
+): string {
+  let begin = 'begin isolation level read committed'
+  if (!durable) begin += '; set local synchronous_commit = off'
+  // What is switched off only counts as very expensive, and the expensive would be compiled, for longer than it runs.
+  if (indexPlans || hashJoins)
+    begin += '; set local jit = off; set local plan_cache_mode = force_generic_plan'
+  if (indexPlans) begin += '; set local enable_seqscan = off; set local enable_mergejoin = off'
+  if (hashJoins) begin += '; set local enable_nestloop = off'
+  if (!limitsHold) begin += `; set local idle_in_transaction_session_timeout = ${idleInTransactionMs}`
+  if (!limitsHold || statementTimeoutMs !== undefined) {
+    begin += `; set local statement_timeout = ${statementTimeoutMs ?? usualMs}`
+  }
+  return begin
 }
 
 export async function runTransaction<T>(
@@ -38,7 +65,7 @@ export async function runTransaction<T>(
     // A connection that broke before COMMIT was sent has committed nothing, even if `work` did not mind.
     if (loan.broken !== undefined) throw unavailable(loan.broken)
     tx.end()
-    await commit(loan, settings.timeoutMs)
+    await commit(loan, settings)
     return result
   } catch (error) {
     tx.end()
@@ -61,24 +88,27 @@ export async function runOnce(
   const answered = loan.query({ ...submission, timeoutMs })
   const committed = loan.query({ text: 'commit', timeoutMs })
   const [beginning, answer, end] = await Promise.allSettled([begun, answered, committed])
-  if (answer.status === 'rejected' && !breaksConnection(answer.reason)) throw answer.reason
-  if (beginning.status === 'rejected') throw translate(beginning.reason)
-  if (answer.status === 'rejected' || end.status === 'rejected') {
-    const cause = answer.status === 'rejected' ? answer.reason : (end as PromiseRejectedResult).reason
-    throw new PosthornError('COMMIT_UNKNOWN', {}, { cause })
-  }
+  if (beginning.status === 'rejected') throw beforeCommit(beginning.reason)
+  if (answer.status === 'rejected') throw beforeCommit(answer.reason)
+  if (end.status === 'rejected') throw breaksConnection(end.reason) ? inDoubt(end.reason) : end.reason
   const tag = end.value.command
   if (tag !== 'COMMIT') throw new PosthornError('TRANSACTION_ROLLED_BACK', { tag })
   return answer.value.rows
 }
 
+/** The COMMIT was on its way as well; if it is the server that failed, it did not get as far as that. */
+function beforeCommit(reason: unknown): unknown {
+  return isServerError(reason) ? translate(reason) : inDoubt(reason)
+}
+
 /** A failed transaction is ended by COMMIT without an error: only the tag tells. */
-async function commit(loan: Loan, timeoutMs: number | undefined): Promise<void> {
+async function commit(loan: Loan, { timeoutMs, readOnly }: TransactionSettings): Promise<void> {
   let tag: string
   try {
     tag = (await loan.query({ text: 'commit', timeoutMs })).command
   } catch (error) {
-    throw breaksConnection(error) ? new PosthornError('COMMIT_UNKNOWN', {}, { cause: error }) : error
+    if (!breaksConnection(error)) throw error
+    throw readOnly ? unavailable(error) : inDoubt(error)
   }
   if (tag !== 'COMMIT') throw new PosthornError('TRANSACTION_ROLLED_BACK', { tag })
 }

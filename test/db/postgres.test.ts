@@ -110,7 +110,7 @@ describe('limits', () => {
     proxy.blackhole()
     await expect(through.query('select 1')).rejects.toMatchObject({
       code: 'DATABASE_UNAVAILABLE',
-      details: { reason: 'Query read timeout' },
+      details: { reason: 'Connection terminated unexpectedly' },
     })
     proxy.heal()
     expect((await through.query('select pg_backend_pid() as pid')).rows).not.toEqual(before.rows)

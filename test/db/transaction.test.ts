@@ -211,3 +211,26 @@ test('a rollback that fails does not hide the first error, and its connection is
   expect((await through.query('select pg_backend_pid() as pid')).rows).not.toEqual(before.rows)
   await through.close()
 })
+
+describe('a transaction of one statement', () => {
+  const statement = (name: string, text: string) => ({ name, text })
+
+  test('that COMMIT refuses has failed, and nobody need wonder', async () => {
+    await database.query('create table later (id int unique deferrable initially deferred)')
+    const failing = database.once(statement('later', 'insert into later values (1), (1)'), [], {})
+    await expect(failing).rejects.toMatchObject({ code: '23505' })
+  })
+
+  test('whose backend is terminated before it comes to COMMIT has done nothing', async () => {
+    const ending = statement('ending', `select pg_terminate_backend(pg_backend_pid()), pg_sleep(5)`)
+    await expect(database.once(ending, [], {})).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' })
+  })
+
+  test('that is cut when all of it was sent has an unknown outcome', async () => {
+    const through = await openPostgres({ connection: proxy.connection, poolMax: 1 })
+    proxy.cutAt('insert into notes values (40', 'after')
+    const cut = through.once(statement('cut', `insert into notes values (40, 'kept')`), [], {})
+    await expect(cut).rejects.toMatchObject({ code: 'COMMIT_UNKNOWN' })
+    await through.close()
+  })
+})

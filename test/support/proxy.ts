@@ -6,10 +6,15 @@ export interface TestProxy {
   readonly connection: ServerAddress
   /** Cuts the connection when a client sends `text`: the server never sees it, or has answered it already. */
   cutAt(text: string, when: 'before' | 'after'): void
-  /** Swallows every byte from now on, and leaves the sockets open. */
-  blackhole(): void
+  /** Swallows every byte from now on, or only what the server says, and leaves the sockets open. */
+  blackhole(what?: 'all' | 'answers'): void
   /** Cuts every connection there is. */
   drop(): void
+  /** Cuts every connection there is, and each new one as soon as it is made. */
+  reset(): void
+  /** Cuts every connection there is, and lets nobody connect until `accept`. */
+  refuse(): Promise<void>
+  accept(): Promise<void>
   /** Passes bytes again, on new connections. */
   heal(): void
   close(): Promise<void>
@@ -18,11 +23,17 @@ export interface TestProxy {
 /** Stands between the driver and the server, and breaks what a test asks it to break. */
 export async function startProxy(server: ServerAddress): Promise<TestProxy> {
   const sockets = new Set<Socket>()
+  const clients = new Set<Socket>()
   let cut: { text: string; when: 'before' | 'after' } | undefined
-  let swallowing = false
+  let swallowing: 'nothing' | 'all' | 'answers' = 'nothing'
+  let resetting = false
 
   // Half-open, so that a black hole does not even answer a goodbye.
   const listener = createServer({ allowHalfOpen: true }, (client) => {
+    if (resetting) {
+      client.resetAndDestroy()
+      return
+    }
     const upstream = server.host.startsWith('/')
       ? connect(`${server.host}/.s.PGSQL.${server.port}`)
       : connect(server.port, server.host)
@@ -31,19 +42,21 @@ export async function startProxy(server: ServerAddress): Promise<TestProxy> {
       client.destroy()
       upstream.destroy()
     }
+    clients.add(client)
+    client.on('close', () => clients.delete(client))
     for (const socket of [client, upstream]) {
       sockets.add(socket)
       socket.on('error', destroy)
       socket.on('end', () => {
-        if (!swallowing) destroy()
+        if (swallowing === 'nothing') destroy()
       })
       socket.on('close', () => {
         sockets.delete(socket)
-        if (!swallowing) destroy()
+        if (swallowing === 'nothing') destroy()
       })
     }
     client.on('data', (bytes) => {
-      if (swallowing) return
+      if (swallowing === 'all') return
       if (cut !== undefined && bytes.includes(cut.text)) {
         const { when } = cut
         cut = undefined
@@ -54,7 +67,7 @@ export async function startProxy(server: ServerAddress): Promise<TestProxy> {
     })
     upstream.on('data', (bytes) => {
       if (cutting) return destroy()
-      if (!swallowing) client.write(bytes)
+      if (swallowing === 'nothing') client.write(bytes)
     })
   })
   const drop = () => {
@@ -62,22 +75,38 @@ export async function startProxy(server: ServerAddress): Promise<TestProxy> {
   }
   listener.listen(0, '127.0.0.1')
   await once(listener, 'listening')
+  const { port } = listener.address() as AddressInfo
 
   return {
-    connection: { ...server, host: '127.0.0.1', port: (listener.address() as AddressInfo).port },
+    connection: { ...server, host: '127.0.0.1', port },
     cutAt(text, when) {
       cut = { text, when }
     },
-    blackhole() {
-      swallowing = true
+    blackhole(what = 'all') {
+      swallowing = what
     },
     drop,
+    reset() {
+      resetting = true
+      for (const client of clients) client.resetAndDestroy()
+    },
+    async refuse() {
+      drop()
+      listener.close()
+      await once(listener, 'close')
+    },
+    async accept() {
+      listener.listen(port, '127.0.0.1')
+      await once(listener, 'listening')
+    },
     heal() {
       drop()
-      swallowing = false
+      swallowing = 'nothing'
+      resetting = false
     },
     async close() {
       drop()
+      if (!listener.listening) return
       listener.close()
       await once(listener, 'close')
     },

@@ -1,0 +1,46 @@
+import type { Queryable } from './database.ts'
+
+/** What a server says of itself that matters to whoever trusts it with events. */
+export interface CheckUp {
+  /** fsync, synchronous_commit, full_page_writes and data_checksums. */
+  readonly settings: Readonly<Record<string, string>>
+  /** It follows another server and takes no writes. */
+  readonly isStandby: boolean
+  /** For roles without special rights. */
+  readonly connectionsMax: number
+  readonly connections: number
+  /** How far its clock is ahead of this machine's; negative: behind. Right to within `clockErrorMs`. */
+  readonly clockAheadMs: number
+  readonly clockErrorMs: number
+}
+
+export async function checkUp(connection: Queryable): Promise<CheckUp> {
+  const askedAtMs = machineClockMs()
+  const { rows } = await connection.query<{ ms: number }>(readClock)
+  const answeredAtMs = machineClockMs()
+  const clockErrorMs = (answeredAtMs - askedAtMs) / 2
+  const clockAheadMs = (rows[0]?.ms ?? 0) - (askedAtMs + clockErrorMs)
+  const facts = await connection.query<Omit<CheckUp, 'clockAheadMs' | 'clockErrorMs'>>(readFacts)
+  return { ...(facts.rows[0] as CheckUp), clockAheadMs, clockErrorMs }
+}
+
+const readClock = `select (extract(epoch from clock_timestamp()) * 1000)::float8 as ms`
+
+/** Who may not see the sessions of others may still see how many there are. */
+const readFacts = `
+  select
+    pg_is_in_recovery() as "isStandby",
+    current_setting('max_connections')::int
+      - current_setting('superuser_reserved_connections')::int
+      - coalesce(current_setting('reserved_connections', true)::int, 0) as "connectionsMax",
+    (select sum(numbackends)::int from pg_stat_database) as connections,
+    (
+      select json_object_agg(name, setting)
+      from pg_settings
+      where name in ('fsync', 'synchronous_commit', 'full_page_writes', 'data_checksums')
+    ) as settings`
+
+/** The one place that needs to know what time this machine thinks it is. */
+function machineClockMs(): number {
+  return performance.timeOrigin + performance.now()
+}

@@ -1,0 +1,124 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type pg from 'pg'
+import { PosthornError } from '../errors.ts'
+import { isServerError, unavailable } from './failure.ts'
+import { Loan } from './loan.ts'
+import type { PostgresSettings } from './postgres-options.ts'
+import { Watch } from './watch.ts'
+
+export interface LenderOptions {
+  readonly pool: pg.Pool
+  readonly settings: PostgresSettings
+  /** A connection outside the pool. */
+  readonly newClient: () => pg.Client
+  /** Told of each loan how long it was waited for, whether or not it was given. */
+  readonly waited: (ms: number) => void
+  /** How long to wait for borrowers when it is closed. */
+  readonly closeMs: number
+}
+
+/** Lends connections of a pool. One of ours is given up as a whole when the server behind it is gone. */
+export class Lender {
+  readonly #options: LenderOptions
+  readonly #watch: Watch | undefined
+  readonly #clients = new Set<pg.PoolClient>()
+  readonly #loans = new Set<Loan>()
+  #isClosed = false
+
+  constructor(options: LenderOptions) {
+    this.#options = options
+    const { pool, settings } = options
+    // The pool has already thrown the client away; unheard, the event would end the process.
+    pool.on('error', this.#onIdleError)
+    // The application's own pool is the application's to judge.
+    if (settings.pool !== undefined) return
+    const watch = new Watch({
+      probe: () => this.#probe(),
+      cut: () => this.#cut(),
+      back: () => settings.log.info({}, 'The database answers again'),
+    })
+    this.#watch = watch
+    pool.on('connect', (client) => {
+      this.#clients.add(client)
+      watch.heard()
+    })
+    pool.on('remove', (client) => this.#clients.delete(client))
+  }
+
+  get connections() {
+    const { idleCount: idle, totalCount, waitingCount: waiting } = this.#options.pool
+    return { idle, used: totalCount - idle, waiting }
+  }
+
+  async lend<T>(work: (loan: Loan) => Promise<T>): Promise<T> {
+    const loan = await this.#borrow()
+    this.#loans.add(loan)
+    try {
+      return await work(loan)
+    } finally {
+      this.#loans.delete(loan)
+      loan.release()
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    const { pool, settings } = this.#options
+    // A pool of ours keeps its 'error' listener: its connections may still be on their way down.
+    if (settings.pool === undefined) await this.#endPool()
+    else pool.off('error', this.#onIdleError)
+    await this.#watch?.stop()
+  }
+
+  async #borrow(): Promise<Loan> {
+    if (this.#isClosed) throw new PosthornError('STOPPED')
+    const { pool, waited } = this.#options
+    const connect = () => pool.connect()
+    const askedAt = performance.now()
+    try {
+      if (this.#watch === undefined) return new Loan(await connect())
+      // The pool cannot be told that somebody waits no more: what it gives then goes back unused.
+      const client = await this.#watch.unlessGone(connect, (unused) => unused.release())
+      return new Loan(client, this.#watch)
+    } catch (error) {
+      throw unavailable(error)
+    } finally {
+      waited(performance.now() - askedAt)
+    }
+  }
+
+  /** Whatever the server says, be it that it is full or starting, it is there. */
+  async #probe(): Promise<void> {
+    const client = this.#options.newClient()
+    client.on('error', () => undefined)
+    try {
+      await client.connect()
+      this.#watch?.heard()
+    } catch (error) {
+      if (isServerError(error)) this.#watch?.heard()
+    } finally {
+      client.connection.stream.destroy()
+    }
+  }
+
+  #cut(): void {
+    const reason = 'The database does not answer: its connections are cut'
+    this.#options.settings.log.warn({ connections: this.#clients.size }, reason)
+    for (const loan of this.#loans) loan.destroy(new Error(reason))
+    for (const client of this.#clients) client.connection.stream.destroy()
+  }
+
+  readonly #onIdleError = (error: Error): void => {
+    this.#options.settings.log.warn({ err: error }, 'An idle database connection was lost')
+  }
+
+  /** Waits for what is running, as long as a statement may run, and then cuts what is left. */
+  async #endPool(): Promise<void> {
+    const { pool, closeMs } = this.#options
+    const returned = new AbortController()
+    const overdue = delay(closeMs, undefined, { signal: returned.signal }).catch(() => undefined)
+    await Promise.race([pool.end(), overdue])
+    returned.abort()
+    for (const loan of this.#loans) loan.destroy(new Error('The database was closed'))
+  }
+}

@@ -1,0 +1,65 @@
+import pg from 'pg'
+import { PosthornError } from '../errors.ts'
+import type { DatabaseLog } from './database.ts'
+import type { EmbeddedServer } from './embedded.ts'
+import { openPostgres, type PostgresDatabase } from './postgres.ts'
+
+export interface OpenOptions {
+  /** Nothing: the embedded server. */
+  readonly database: string | pg.PoolConfig | pg.Pool | undefined
+  readonly dataDirectory: string
+  readonly schema: string
+  readonly poolMax: number
+  readonly prepared: boolean
+  readonly statementTimeoutMs: number
+  readonly log: DatabaseLog & { info(line: string): void }
+  /** `existing`: refuses a data directory without a database instead of making one. Default `any`. */
+  readonly embedded?: 'any' | 'existing'
+}
+
+export interface OpenedDatabase {
+  readonly db: PostgresDatabase
+  /** The server that was started or joined, if none was named. */
+  readonly embedded: EmbeddedServer | undefined
+  /** Closes the database and leaves the embedded server, which ends with the last of its processes. */
+  close(): Promise<void>
+}
+
+/** The database that is named, else the embedded one: whoever comes second joins the server that runs on it. */
+export async function openDatabase(options: OpenOptions): Promise<OpenedDatabase> {
+  const { database } = options
+  if (database !== undefined) return open(options, database)
+  const embedded = await startEmbeddedServer(options)
+  try {
+    return await open(options, embedded.connection, embedded)
+  } catch (error) {
+    await embedded.stop()
+    throw error
+  }
+}
+
+async function open(
+  { schema, poolMax, prepared, statementTimeoutMs, log }: OpenOptions,
+  database: string | pg.PoolConfig | pg.Pool,
+  embedded?: EmbeddedServer,
+): Promise<OpenedDatabase> {
+  const address = database instanceof pg.Pool ? { pool: database } : { connection: database }
+  const db = await openPostgres({ schema, poolMax, prepared, statementTimeoutMs, log, ...address })
+  const close = async () => {
+    await db.close()
+    await embedded?.stop()
+  }
+  return { db, embedded, close }
+}
+
+/** Loaded only when used: most hubs run on a server of their own. */
+async function startEmbeddedServer(options: OpenOptions): Promise<EmbeddedServer> {
+  const { dataDirectory, log } = options
+  const { startEmbedded } = await import('./embedded.ts')
+  const { hasCluster } = await import('./embedded/prospect.ts')
+  if (options.embedded === 'existing' && !(await hasCluster(dataDirectory))) {
+    const reason = 'there is no database in it yet; posthorn serve makes one, DATABASE_URL names another'
+    throw new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory: dataDirectory, reason })
+  }
+  return startEmbedded({ dataDirectory, log: (line) => log.info(line) })
+}
