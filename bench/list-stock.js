@@ -35,15 +35,22 @@ const subscriptions = `
   select posthorn.uuid_v7(), name, 'handler', '{"kind": "fixed", "delayMs": 1000, "failuresMax": 5}', 30000
   from unnest(array['orders', 'rest']) as name`
 
-/** A tenth is owed twice, a quarter has an ordering key, a fifth a common tag. */
+/**
+ * A tenth is owed twice, a quarter has an ordering key, a fifth a common tag. Some types, tags and keys are rare, some
+ * have just about what a total counts, and some have come up only lately.
+ */
 const events = `
   insert into posthorn.events (id, type, tags, payload, ordering_key, owed, created_at)
   select id,
-    case when id % 10000 = 77 then 'rare.thing' when id % 10 < 5 then 'order.created' when id % 10 < 9 then 'order.paid'
-      else 'invoice.sent' end,
-    case when id % 10000 = 78 then '{rare,eu}'::text[] when id % 5 = 0 then '{eu}' end,
+    case when id % 10000 = 77 then 'rare.thing' when id % 111 = 5 then 'middling.thing'
+      when id > ${0.8 * stockCount} and id % 10 = 3 then 'fresh.thing'
+      when id % 10 < 5 then 'order.created' when id % 10 < 9 then 'order.paid' else 'invoice.sent' end,
+    nullif(array_remove(array[
+      case when id % 5 = 0 or id % 10000 = 78 then 'eu' end, case when id % 10000 = 78 then 'rare' end,
+      case when id % 110 = 7 then 'middling' end, case when id > ${0.7 * stockCount} and id % 3 = 1 then 'fresh' end
+    ], null), '{}'),
     '{"n":' || id || ',"note":"' || repeat('x', 64) || '"}',
-    case when id % 4 = 3 then 'key-' || id % 1000 end,
+    case when id % 4 = 3 then 'key-' || id % 1000 when id % 50 = 2 then 'busy' end,
     (case when id % 10 = 0 then '{1,2}' when id % 10 = 9 then '{2}' else '{1}' end)::int[],
     posthorn.clock() - interval '7 days' + id * interval '600 ms'
   from generate_series(1, ${stockCount}) as id`
@@ -55,8 +62,8 @@ const outcomes = `
   from posthorn.events
   cross join lateral unnest(owed) as owed_to
   cross join lateral (
-    select case when id % 100 = 1 then 'buried' when id % 1000 = 8 then 'expired' when id % 2000 = 10 then 'cancelled'
-      else 'completed' end as settlement
+    select case when id % 100 = 1 or id % 1000 = 60 or (id % 1000 = 50 and owed_to = 2) then 'buried'
+      when id % 1000 = 8 then 'expired' when id % 2000 = 10 then 'cancelled' else 'completed' end as settlement
   ) as o`
 
 const deadLetters = `

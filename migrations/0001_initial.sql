@@ -74,6 +74,7 @@ create table __schema__.events (
   run_at timestamptz,
   expires_at timestamptz,
   max_retries smallint,
+  attributes json,                     -- what a CloudEvent brought along and has no column
   owed int[] not null,                 -- the subscriptions it was routed to: its deliveries
   created_at timestamptz not null
 );
@@ -236,6 +237,17 @@ create table __schema__.audit (
   reason text
 );
 create index audit_event on __schema__.audit (event_id);
+
+-- What a pull worker has said to have begun. Apart, so that saying it does not rewrite the lease; in process the
+-- settlement brings the time along.
+create table __schema__.starts (
+  event_id bigint not null,
+  subscription int not null,
+  token bigint not null,
+  worker int,
+  started_at timestamptz not null,
+  primary key (event_id, subscription, token)
+);
 
 create table __schema__.dead_letters (
   id uuid primary key,

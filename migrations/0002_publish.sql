@@ -58,7 +58,7 @@ create function __schema__.event_document(e __schema__.events) returns json lang
     'payload', e.payload::json, 'ordering_key', e.ordering_key, 'concurrency_key', e.concurrency_key,
     'version', e.version, 'source', e.source, 'timestamp', e."timestamp", 'correlation_id', e.correlation_id,
     'causation_id', e.causation_id, 'traceparent', e.traceparent, 'run_at', e.run_at,
-    'expires_at', e.expires_at, 'max_retries', e.max_retries, 'created_at', e.created_at)
+    'expires_at', e.expires_at, 'max_retries', e.max_retries, 'attributes', e.attributes, 'created_at', e.created_at)
 $$;
 
 -- Events of one kind, without key, delay, expiry or limit of their own, or all with an ordering key: most calls.
@@ -80,6 +80,7 @@ create function __schema__.publish_alike(
   correlation_ids text[],
   causation_ids text[],
   traceparents text[],
+  attribute_lists text[],
   idle int[],
   idle_lease_ms int[],
   token bigint,
@@ -93,12 +94,14 @@ declare
   tag_array text[] := string_to_array(tag_list, ',');
 begin
   insert into __schema__.events (id, type, title, description, tags, payload, ordering_key, version, source,
-    "timestamp", correlation_id, causation_id, traceparent, owed, created_at)
+    "timestamp", correlation_id, causation_id, traceparent, attributes, owed, created_at)
   select u.id, publish_alike.type, u.title, u.description, tag_array, u.payload, u.ordering_key, u.version,
-    u.source::json, u.at, u.correlation_id, u.causation_id, u.traceparent, publish_alike.owed, moment
+    u.source::json, u.at, u.correlation_id, u.causation_id, u.traceparent,
+    u.attributes::json, publish_alike.owed, moment
   from unnest(ids, payloads, titles, descriptions, ordering_keys, versions, sources, timestamps, correlation_ids,
-      causation_ids, traceparents)
-    as u(id, payload, title, description, ordering_key, version, source, at, correlation_id, causation_id, traceparent);
+      causation_ids, traceparents, attribute_lists)
+    as u(id, payload, title, description, ordering_key, version, source, at, correlation_id, causation_id, traceparent,
+      attributes);
 
   if ordering_keys is not null then
     insert into __schema__.inbox (subscription, event_ids, ordering_keys, tags)
@@ -153,7 +156,8 @@ create function __schema__.publish_many(
   idempotency_keys text[] default null,
   fingerprints bytea[] default null,
   require_routes boolean[] default null,
-  scope text default '',
+  scopes text[] default null,   -- whose idempotency keys: keys of different scopes never meet
+  attribute_lists text[] default null,
   wake text default '',     -- what to tell other processes at commit; null: nothing, they will poll
   idle int[] default null,  -- subscriptions whose runner in this process waits: they may get theirs leased at once
   idle_lease_ms int[] default null,
@@ -170,6 +174,7 @@ declare
   moment timestamptz := __schema__.clock();
   given_ids bigint[];      -- by place: drawn in the order of the call, which lanes follow
   new_ids bigint[];        -- those of them that were stored with a key
+  given_scopes text[] := coalesce(array_replace(scopes, null, ''), '{""}');
   known_places int[];      -- places whose key was used before: not stored again
   places int[];
   ids bigint[];
@@ -189,7 +194,7 @@ begin
     owed_alike := __schema__.route(types[1], string_to_array(tag_lists[1], ','));
     handed_over := __schema__.publish_alike(given_ids, types[1], tag_lists[1], owed_alike, moment, payloads, titles,
       descriptions, ordering_keys, versions, sources, timestamps, correlation_ids, causation_ids, traceparents,
-      idle, idle_lease_ms, token, worker);
+      attribute_lists, idle, idle_lease_ms, token, worker);
     -- What is handed over already concerns nobody else.
     if wake is not null and cardinality(owed_alike) > coalesce(cardinality(string_to_array(handed_over, ',')), 0) then
       perform pg_notify('posthorn.' || btrim('__schema__', '"'), wake);
@@ -205,12 +210,13 @@ begin
     -- Sorted, so that two callers with the same keys never wait for each other in a circle.
     with inserted as (
       insert into __schema__.idempotency_keys (scope, key, event_id, fingerprint, created_at)
-      select publish_many.scope, w.key, w.id, w.fingerprint, moment
+      select w.scope, w.key, w.id, w.fingerprint, moment
       from (
-        select distinct on (u.key) u.key, u.id, u.fingerprint
-        from unnest(idempotency_keys, given_ids, fingerprints) with ordinality as u(key, id, fingerprint, place)
+        select distinct on (coalesce(u.scope, ''), u.key) coalesce(u.scope, '') as scope, u.key, u.id, u.fingerprint
+        from unnest(idempotency_keys, scopes, given_ids, fingerprints) with ordinality
+          as u(key, scope, id, fingerprint, place)
         where u.key is not null
-        order by u.key, u.place
+        order by coalesce(u.scope, ''), u.key, u.place
       ) as w
       on conflict do nothing
       returning event_id
@@ -226,13 +232,14 @@ begin
       select u.place::int as place, u.id,
         u.payload, u.type, u.title, u.description, string_to_array(u.tag_list, ',') as tags, u.tag_list,
         u.ordering_key, u.concurrency_key, u.version, u.source::json as source, u.at, u.correlation_id,
-        u.causation_id, u.traceparent, u.run_at, u.expires_at, u.max_retries, u.require_route
+        u.causation_id, u.traceparent, u.run_at, u.expires_at, u.max_retries, u.require_route,
+        u.attributes::json as attributes
       from unnest(given_ids, payloads, types, titles, descriptions, tag_lists, ordering_keys, concurrency_keys, versions,
           sources, timestamps, correlation_ids, causation_ids, traceparents, run_ats, expires_ats,
-          max_retries_list, require_routes)
+          max_retries_list, require_routes, attribute_lists)
         with ordinality as u(id, payload, type, title, description, tag_list, ordering_key, concurrency_key,
           version, source, at, correlation_id, causation_id, traceparent, run_at, expires_at, max_retries,
-          require_route, place)
+          require_route, attributes, place)
       where known_places is null or u.place <> all(known_places)
     ),
     -- One look-up per kind of event in the call, not per event.
@@ -253,10 +260,10 @@ begin
     stored as (
       insert into __schema__.events (id, type, title, description, tags, payload, ordering_key, concurrency_key,
         version, source, "timestamp", correlation_id, causation_id, traceparent, run_at, expires_at,
-        max_retries, owed, created_at)
+        max_retries, attributes, owed, created_at)
       select r.id, r.type, r.title, r.description, r.tags, r.payload, r.ordering_key, r.concurrency_key,
         r.version, r.source, r.at, r.correlation_id, r.causation_id, r.traceparent, r.run_at, r.ends_at,
-        r.max_retries, r.owed, moment
+        r.max_retries, r.attributes, r.owed, moment
       from routed r
     ),
     target as materialized (
@@ -297,7 +304,8 @@ begin
       where d.due_at is null and num_nonnulls(d.ordering_key, d.concurrency_key) > 0
       group by d.no, d.tags, d.expires_at, d.max_failures, (d.place - 1) / 1000
     )
-    select array_agg(r.place), array_agg(r.id), array_agg(array_to_string(r.owed, ',')),
+    select array_agg(r.place), array_agg(r.id),
+      array_agg(case when r.must_route and r.owed = '{}' then '-' else array_to_string(r.owed, ',') end),   -- buried at once
       array_agg(r.id) filter (where r.must_route and r.owed = '{}')
     into places, ids, owed_lists, unrouted_ids
     from routed r;
@@ -316,15 +324,19 @@ begin
   if known_places is not null then
     -- A statement of its own, hence a new snapshot: it sees the first publish, whoever committed it.
     return query
-      select p.place, k.event_id, true, k.fingerprint <> fingerprints[p.place], array_to_string(e.owed, ','), e.created_at,
+      select p.place, k.event_id, true, k.fingerprint <> fingerprints[p.place],
+        case when e.owed = '{}' and exists (
+            select 1 from __schema__.dead_letters l where l.event_id = k.event_id and l.subscription is null)
+          then '-' else array_to_string(e.owed, ',') end,
+        k.created_at,
         null::text
       from unnest(known_places) as p(place)
-      join __schema__.idempotency_keys k on k.key = idempotency_keys[p.place]
+      join __schema__.idempotency_keys k on k.key = idempotency_keys[p.place] and k.scope = coalesce(scopes[p.place], '')
       left join __schema__.events e on e.id = k.event_id
         and e.id = any(array(
           select o.event_id from __schema__.idempotency_keys o
-          where o.scope = publish_many.scope and o.key = any(idempotency_keys)))
-      where k.scope = publish_many.scope and k.key = any(idempotency_keys);
+          where o.scope = any(given_scopes) and o.key = any(idempotency_keys)))
+      where k.scope = any(given_scopes) and k.key = any(idempotency_keys);
   end if;
 end $$;
 
@@ -393,7 +405,7 @@ begin
     case when idempotency_key is not null then array[idempotency_key] end,
     array[sha256(convert_to(json_build_array(type, payload, title, description, tag_list, ordering_key, concurrency_key,
       run_at, expires_at, max_retries, correlation_id, causation_id, traceparent, require_route)::text, 'UTF8'))],
-    array[require_route], '', case when notify then '' end);
+    array[require_route], null, null, case when notify then '' end);
   if answer.conflict then
     raise exception 'The idempotency key % was used before for another event (id %).', idempotency_key, answer.id
       using errcode = '22023';

@@ -11,6 +11,11 @@
 -- With the settlement in it, a list steps over a million retries without reading one. Writing costs the same.
 drop index __schema__.audit_event;
 create index audit_event on __schema__.audit (event_id, settlement);
+-- Tags stand in no order of ids. With the thousands of the id in it, a list steps over a stretch without a tag. A
+-- short list of pending entries is read in 5 ms instead of 20, and stops a publisher for a third of the time.
+drop index __schema__.events_tags;
+create index events_tags on __schema__.events using gin (tags, (array[id >> 13])) with (gin_pending_list_limit = 1024)
+  where tags is not null;
 -- An event that no subscription wanted has no audit row to be found by.
 create index events_unrouted on __schema__.events (id) where owed = '{}';
 -- What was cancelled has no table of its own. None of these is on the path of a successful attempt.
@@ -48,19 +53,6 @@ create function __schema__.event_status(
     when expired = deliveries - cancelled then 'EXPIRED'
     when completed + finalized = 0 then 'FAILED'
     else 'COMPLETED_WITH_ERRORS'
-  end
-$$;
-
--- The same rule for an event with one delivery, which most are.
-create function __schema__.status_alone(state text) returns text language sql immutable as $$
-  select case state
-    when 'leased' then 'PROCESSING'
-    when 'completed' then 'COMPLETED'
-    when 'buried' then 'FAILED'
-    when 'finalized' then 'COMPLETED_WITH_ERRORS'
-    when 'expired' then 'EXPIRED'
-    when 'cancelled' then 'CANCELLED'
-    else 'PENDING'
   end
 $$;
 
@@ -212,31 +204,35 @@ create function __schema__.event_states(ids bigint[]) returns table (
   group by d.id
 $$;
 
--- Only the status, for looking through many: less than half the cost where events have one delivery.
+-- Only the status, for the few that a list can't tell by counting their records.
 create function __schema__.event_statuses(ids bigint[]) returns table (event_id bigint, status text)
   language sql stable as $$
   with flying as materialized (
     select f.event_id from __schema__.in_flight f
-  ),
-  given as materialized (
-    select e.id, e.owed
-    from unnest(ids) as w(id)
-    join __schema__.events e on e.id = w.id
   )
-  select g.id,
-    coalesce(
-      nullif((
-        select __schema__.status_alone(__schema__.delivery_state(a.settlement, a.reason, false))
-        from __schema__.audit a
-        where a.event_id = g.id and a.subscription = g.owed[1]
-        order by a.id desc
-        limit 1), 'PENDING'),
-      case when g.id in (select f.event_id from flying f) then 'PROCESSING' else 'PENDING' end)
-  from given g
-  where cardinality(g.owed) = 1
-  union all
-  select s.event_id, s.status
-  from __schema__.event_states(array(select g.id from given g where cardinality(g.owed) <> 1)) as s
+  select e.id,
+    __schema__.event_status(
+      cardinality(e.owed),
+      case when d.ended < cardinality(e.owed) and e.id in (select f.event_id from flying f) then 1 else 0 end,
+      cardinality(e.owed) - d.ended, d.cancelled, d.completed, d.finalized, d.expired,
+      e.owed = '{}' and exists (
+        select 1 from __schema__.dead_letters l
+        where l.event_id = e.id and l.subscription is null and l.redriven_at is null))
+  from __schema__.events e
+  cross join lateral (
+    select count(*) filter (where n.state <> 'waiting') as ended,
+      count(*) filter (where n.state = 'cancelled') as cancelled,
+      count(*) filter (where n.state = 'completed') as completed,
+      count(*) filter (where n.state = 'finalized') as finalized,
+      count(*) filter (where n.state = 'expired') as expired
+    from (
+      select distinct on (a.subscription) __schema__.delivery_state(a.settlement, a.reason, false) as state
+      from __schema__.audit a
+      where a.event_id = e.id
+      order by a.subscription, a.id desc
+    ) as n
+  ) as d
+  where e.id = any((select ids)::bigint[])
 $$;
 
 -- Where the next unfinished event stands, for a list that has met a stretch of finished ones. Unkeyed runs are in
@@ -328,51 +324,64 @@ begin
   return low;
 end $$;
 
+-- An entry of the log is known by its time, so that its id is the same while the lease is in force and after it was
+-- settled. In steps of 64 µs since 2026, which leaves room below 2^53 until 2043, then 256 places for what was done
+-- in one statement, then the order within an attempt.
+create function __schema__.log_id(at timestamptz, event_id bigint, subscription int, step int) returns bigint
+  language sql immutable as $$
+  select floor((extract(epoch from at) - 1767225600) * 15625)::bigint * 1024
+    + ((event_id + subscription) & 255) * 4 + step
+$$;
+
 -- Every record of an attempt makes up to three entries, and a lease in force is the PICKED that is not yet
--- written. Its id is provisional: greater than all others, and replaced when the attempt is settled. A worker that
--- settles after its lease was taken back has been picked only once.
+-- written. A worker that settles after its lease was taken back has been picked only once. When an attempt began is
+-- known by the worker's own watch, so it is logged no later than it was settled.
 create view __schema__.event_log as
-  select a.id * 4 as id, a.event_id, a.subscription, w.name as worker_id, 'PICKED' as action,
-    null::smallint as status_code, null::text as error_message, null::int as execution_time_ms, a.leased_at as created_at
-  from __schema__.audit a
-  left join __schema__.workers w on w.no = a.worker
-  where a.leased_at is not null and not exists (
-    select 1 from __schema__.audit b
-    where b.event_id = a.event_id and b.subscription = a.subscription and b.token = a.token and b.attempt = a.attempt
-      and b.id < a.id)
-  union all
-  select a.id * 4 + 1, a.event_id, a.subscription, w.name, 'STARTED', null, null, null, a.started_at
-  from __schema__.audit a
-  left join __schema__.workers w on w.no = a.worker
-  where a.started_at is not null and not exists (
-    select 1 from __schema__.audit b
-    where b.event_id = a.event_id and b.subscription = a.subscription and b.token = a.token and b.attempt = a.attempt
-      and b.id < a.id
-      and b.started_at is not null)
-  union all
-  select a.id * 4 + 2, a.event_id, a.subscription, w.name,
-    case a.settlement
-      when 'completed' then 'COMPLETED'
-      when 'retried' then 'FAILED'
-      when 'lease_expired' then 'FAILED'
-      when 'buried' then 'FAILED'
-      when 'snoozed' then 'SNOOZED'
-      when 'released' then 'RELEASED'
-      when 'reset' then 'RESET'
-      when 'expired' then 'EXPIRED'
-      when 'cancelled' then 'CANCELLED'
-      when 'discarded' then 'DISCARDED'
-      when 'redriven' then 'REDRIVEN'
-    end,
-    a.status_code, case when a.settlement = 'lease_expired' then 'lease expired' else a.reason end, a.execution_ms,
-    a.finished_at
-  from __schema__.audit a
-  left join __schema__.workers w on w.no = a.worker
-  union all
-  select (1::bigint << 52) + f.run_id * 1024 + f.place, f.event_id, f.subscription, w.name, 'PICKED', null, null, null,
-    f.leased_at
-  from __schema__.in_flight f
-  left join __schema__.workers w on w.no = f.worker;
+  with entry as (
+    select a.event_id, a.subscription, a.worker, 0 as step, 'PICKED' as action, null::smallint as status_code,
+      null::text as error_message, null::int as execution_time_ms, a.leased_at as created_at, a.leased_at as logged_at
+    from __schema__.audit a
+    where a.leased_at is not null and not exists (
+      select 1 from __schema__.audit b
+      where b.event_id = a.event_id and b.subscription = a.subscription and b.token = a.token and b.attempt = a.attempt
+        and b.id < a.id)
+    union all
+    select a.event_id, a.subscription, a.worker, 1, 'STARTED', null, null, null, a.started_at, least(a.started_at, a.finished_at)
+    from __schema__.audit a
+    where a.started_at is not null and not exists (
+      select 1 from __schema__.audit b
+      where b.event_id = a.event_id and b.subscription = a.subscription and b.token = a.token and b.attempt = a.attempt
+        and b.id < a.id
+        and b.started_at is not null)
+    union all
+    select t.event_id, t.subscription, t.worker, 1, 'STARTED', null, null, null, t.started_at, t.started_at
+    from __schema__.starts t
+    union all
+    select a.event_id, a.subscription, a.worker, 2,
+      case a.settlement
+        when 'completed' then 'COMPLETED'
+        when 'retried' then 'FAILED'
+        when 'lease_expired' then 'FAILED'
+        when 'buried' then 'FAILED'
+        when 'snoozed' then 'SNOOZED'
+        when 'released' then 'RELEASED'
+        when 'reset' then 'RESET'
+        when 'expired' then 'EXPIRED'
+        when 'cancelled' then 'CANCELLED'
+        when 'discarded' then 'DISCARDED'
+        when 'redriven' then 'REDRIVEN'
+      end,
+      a.status_code, case when a.settlement = 'lease_expired' then 'lease expired' else a.reason end, a.execution_ms,
+      a.finished_at, a.finished_at
+    from __schema__.audit a
+    union all
+    select f.event_id, f.subscription, f.worker, 0, 'PICKED', null, null, null, f.leased_at, f.leased_at
+    from __schema__.in_flight f
+  )
+  select __schema__.log_id(l.logged_at, l.event_id, l.subscription, l.step) as id, l.event_id, l.subscription,
+    w.name as worker_id, l.action, l.status_code, l.error_message, l.execution_time_ms, l.created_at
+  from entry l
+  left join __schema__.workers w on w.no = l.worker;
 
 create view __schema__.event_queue as
   select e.id, e.type, e.payload, s.status, s.attempts, e.created_at, s.updated_at

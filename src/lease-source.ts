@@ -29,6 +29,7 @@ export interface LeaseSourceOptions {
   readonly admitter: Admitter
   readonly worker: () => Promise<number>
   readonly subscription: (no: number) => Subscription
+  readonly leased: (run: LeasedRun, leaseMs: number) => void
   /** There is more to lease than there was. */
   readonly admitted: () => void
   readonly trouble: (error: unknown, doing: string) => void
@@ -88,7 +89,11 @@ export class LeaseSource implements Source {
         begun,
       })),
     )
-    return held.map(({ runId, ...answer }) => ({ run: runs.get(runId) as LeasedRun, ...answer }))
+    return held.map(({ runId, cancelled, leasedUntil }) => ({
+      run: runs.get(runId) as LeasedRun,
+      cancelled,
+      renewed: leasedUntil !== null,
+    }))
   }
 
   async release(runs: readonly LeasedRun[]): Promise<void> {
@@ -178,8 +183,8 @@ export class LeaseSource implements Source {
   }
 
   async #lease(wants: readonly Want[]): Promise<LeasedRun[]> {
-    const { db, worker, subscription } = this.#options
-    return lease(db, {
+    const { db, worker, subscription, leased } = this.#options
+    const runs = await lease(db, {
       wants: wants.map((want) => {
         const { leaseMs, maxConcurrency, ratePerSecond } = subscription(want.subscription)
         return { ...want, leaseMs, limited: maxConcurrency !== null || ratePerSecond !== null }
@@ -189,6 +194,8 @@ export class LeaseSource implements Source {
       begins: 'reported',
       tags: null,
     })
+    for (const run of runs) leased(run, subscription(run.subscription).leaseMs)
+    return runs
   }
 }
 

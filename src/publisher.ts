@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Batcher } from './batcher.ts'
 import type { Database } from './db/database.ts'
+import { isOverload } from './db/failure.ts'
 import type { Catalogue } from './domain/catalogue.ts'
 import { type EventInput, type NewEvent, parseEvent } from './domain/event.ts'
 import type { CallerTransaction } from './domain/transaction.ts'
@@ -39,12 +40,15 @@ export interface PublisherOptions {
   readonly channel: string
   /** Who would begin this many deliveries at once. */
   readonly idle: (events: number) => Promise<IdleRunner | undefined>
-  readonly published: (answer: PublishAnswer, askedAt: number) => Promise<void>
+  readonly published: (answer: PublishAnswer, events: readonly NewEvent[], askedAt: number) => Promise<void>
+  /** How long a call took, from its beginning until its events were committed and told. */
+  readonly took: (ms: number) => void
   readonly trouble: (error: unknown, doing: string) => void
 }
 
 const batchEventsMax = 1_000
 const statementEventsMax = 5_000
+const troublesMax = 2
 /** Other processes are told at most this often; in between they are told once, at the end. */
 const notifyEveryMs = 5
 
@@ -75,10 +79,22 @@ export class Publisher {
     const [event] = (await this.#parseAll([input])) as [NewEvent]
     if (options.tx !== undefined)
       return this.#publishIn(options.tx, [event], options).then(([one]) => one as PublishedEvent)
+    return this.#answer(event, await this.publishParsed(event))
+  }
+
+  /** The same for an event that was parsed before. A key that was used for another event is the caller's to judge. */
+  async publishParsed(event: NewEvent): Promise<Published> {
+    const calledAt = performance.now()
     const batcher = event.idempotencyKey === null ? this.#batcher : this.#keyedBatcher
-    const answer = await batcher.add(event)
+    const answer = await batcher.add(this.#routed(event))
     if (answer instanceof Error) throw answer
-    return this.#answer(event, answer)
+    this.#options.took(performance.now() - calledAt)
+    return answer
+  }
+
+  /** All or nothing, in the order given; throws when a key was used for another event. */
+  publishAllParsed(events: readonly NewEvent[]): Promise<readonly Published[]> {
+    return this.#track(this.#publishAll(events.map((event) => this.#routed(event))))
   }
 
   /** All or nothing, in the order given. */
@@ -98,9 +114,12 @@ export class Publisher {
   }
 
   async #track<T>(work: Promise<T>): Promise<T> {
+    const calledAt = performance.now()
     this.#underWay.add(work)
     try {
-      return await work
+      const done = await work
+      this.#options.took(performance.now() - calledAt)
+      return done
     } finally {
       this.#underWay.delete(work)
     }
@@ -115,7 +134,10 @@ export class Publisher {
   }
 
   #parse(input: EventInput): NewEvent {
-    const event = parseEvent(input)
+    return this.#routed(parseEvent(input))
+  }
+
+  #routed(event: NewEvent): NewEvent {
     return this.#options.requireRoute && event.requireRoute === null
       ? { ...event, requireRoute: true }
       : event
@@ -129,7 +151,7 @@ export class Publisher {
     const answers: PublishedEvent[] = []
     for (let from = 0; from < events.length; from += statementEventsMax) {
       const portion = events.slice(from, from + statementEventsMax)
-      const request = { events: portion, scope: '', wake: notify ? '' : null }
+      const request = { events: portion, wake: notify ? '' : null }
       const published = await publishIn(tx, this.#options.db, request)
       for (const [position, one] of published.entries()) {
         answers.push(this.#answer(portion[position] as NewEvent, one))
@@ -151,7 +173,7 @@ export class Publisher {
         const portion = events.slice(from, from + statementEventsMax)
         const wake = this.#wake()
         told.push(wake)
-        const request = { events: portion, scope: '', wake }
+        const request = { events: portion, wake }
         published.push(...(await publish(connection, request)).published)
       }
       // Thrown inside, so that nothing of the call is stored.
@@ -159,7 +181,7 @@ export class Publisher {
       return published
     })
     if (told.includes(null)) this.#noticeSoon()
-    await this.#options.published({ published: all, runs: [] }, performance.now())
+    await this.#options.published({ published: all, runs: [] }, events, performance.now())
     return all
   }
 
@@ -168,20 +190,45 @@ export class Publisher {
       return await this.#publishAtOnce(events)
     } catch (error) {
       if (events.length === 1 || error instanceof PosthornError) throw error
-      // One event that the database refuses must not fail its neighbours.
-      const alone = events.map((event) => this.#flush([event]).catch((reason: Error) => [reason]))
-      return (await Promise.all(alone)).flat()
+      const isKeyed = events.some((event) => event.idempotencyKey !== null)
+      if (isOverload(error) && !isKeyed) throw error
+      return this.#flushAlone(events)
     }
   }
 
+  /**
+   * One event that the database refuses, or whose key somebody holds, must not fail its neighbours. But where there
+   * is no room for two of them there is none for the rest, and a thousand more statements would take the last of it.
+   */
+  async #flushAlone(events: readonly NewEvent[]): Promise<readonly (Published | Error)[]> {
+    const answers: (Published | Error)[] = []
+    const troubles: Error[] = []
+    const places = events.keys()
+    const walk = async () => {
+      for (const place of places) {
+        const event = events[place] as NewEvent
+        const [enough] = troubles.slice(troublesMax - 1)
+        const [answer] = enough ? [enough] : await this.#flush([event]).catch((reason: Error) => [reason])
+        answers[place] = answer as Published | Error
+        if (answer instanceof PosthornError || (answer instanceof Error && isOverload(answer)))
+          troubles.push(answer)
+      }
+    }
+    await Promise.all([walk(), walk()])
+    return answers
+  }
+
   async #publishAtOnce(events: readonly NewEvent[]): Promise<readonly Published[]> {
-    const { db, idle, published } = this.#options
+    const { db, idle, published, trouble } = this.#options
     const runner = await idle(events.length)
     const askedAt = performance.now()
     const wake = this.#wake()
-    const answer = await publish(db, { events, scope: '', wake, ...(runner && { idle: runner }) })
+    const answer = await publish(db, { events, wake, ...(runner && { idle: runner }) })
     if (wake === null) this.#noticeSoon()
-    await published(answer, askedAt)
+    // They are stored: whatever goes wrong from here on must not have them stored again.
+    await published(answer, events, askedAt).catch((error: unknown) =>
+      trouble(error, 'handing over what was published'),
+    )
     return answer.published
   }
 

@@ -1,7 +1,7 @@
 import { PosthornError } from '../errors.ts'
 import { checkPayloadText, stringifyPayload } from './payload.ts'
 import { parseTags } from './tags.ts'
-import { isStorable, toDetail } from './text.ts'
+import { isLongerThan, isStorable, toDetail } from './text.ts'
 
 export { type StoredEvent, type StoredEventFields, storedEvent } from './stored-event.ts'
 
@@ -27,8 +27,16 @@ export interface EventFields {
   readonly expiresAt?: Optional<Date | string>
   readonly maxRetries?: Optional<number>
   readonly idempotencyKey?: Optional<string>
+  /** Whose idempotency key: those of different scopes never meet. */
+  readonly idempotencyScope?: Optional<string>
+  /** What tells the same event from another under its key, in hex. Default: all its fields. */
+  readonly idempotencyFingerprint?: Optional<string>
   readonly requireRoute?: Optional<boolean>
+  /** What a CloudEvent brought along and has no field here. */
+  readonly attributes?: Optional<EventAttributes>
 }
+
+export type EventAttributes = Readonly<Record<string, string | number | boolean>>
 
 /** A value to be stringified, or the exact JSON text to be stored. */
 export type PayloadInput =
@@ -60,7 +68,11 @@ export interface NewEvent {
   readonly expiresAt: string | null
   readonly maxRetries: number | null
   readonly idempotencyKey: string | null
+  readonly idempotencyScope: string
+  readonly idempotencyFingerprint: string | null
   readonly requireRoute: boolean | null
+  /** JSON text. */
+  readonly attributes: string | null
 }
 
 export const typePattern = /^[A-Za-z0-9_.:-]{1,100}$/
@@ -89,7 +101,10 @@ export function parseEvent(given: EventInput): NewEvent {
     expiresAt: parseTime('expiresAt', input.expiresAt),
     maxRetries: parseMaxRetries(input.maxRetries),
     idempotencyKey: parseText('idempotencyKey', input.idempotencyKey, 1, keyCharsMax),
+    idempotencyScope: parseText('idempotencyScope', input.idempotencyScope, 0, keyCharsMax) ?? '',
+    idempotencyFingerprint: parseFingerprint(input.idempotencyFingerprint),
     requireRoute: parseFlag('requireRoute', input.requireRoute),
+    attributes: parseAttributes(input.attributes),
   }
   checkTogether(event)
   return Object.freeze(event)
@@ -122,7 +137,7 @@ function parseType(value: unknown): string | null {
 
 function parseText(field: string, value: unknown, charsMin: number, charsMax: number): string | null {
   if (value == null) return null
-  if (typeof value !== 'string' || value.length < charsMin || value.length > charsMax) {
+  if (typeof value !== 'string' || value.length < charsMin || isLongerThan(value, charsMax)) {
     throw badEvent(field, `text of ${charsMin} to ${charsMax} characters`, value)
   }
   if (!isStorable(value)) throw badEvent(field, 'text without NUL and lone surrogates', value)
@@ -162,7 +177,7 @@ function isCalendarDay(iso: string): boolean {
   return new Date(`${day}T00:00:00Z`).toISOString().startsWith(day)
 }
 
-const w3cTraceparent = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/
+export const w3cTraceparent = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/
 
 function parseTraceparent(value: unknown): string | null {
   if (value == null) return null
@@ -174,6 +189,34 @@ function parseMaxRetries(value: unknown): number | null {
   if (value == null) return null
   if (Number.isInteger(value) && Number(value) >= 1 && Number(value) <= maxRetriesMax) return Number(value)
   throw badEvent('maxRetries', `an integer from 1 to ${maxRetriesMax}`, value)
+}
+
+function parseFingerprint(value: unknown): string | null {
+  if (value == null) return null
+  if (typeof value === 'string' && /^[0-9a-f]{2,128}$/.test(value)) return value
+  throw badEvent('idempotencyFingerprint', 'up to 64 bytes in hex', value)
+}
+
+const attributesCharsMax = 64_000
+
+function parseAttributes(value: unknown): string | null {
+  if (value == null) return null
+  const bad = () =>
+    badEvent(
+      'attributes',
+      `an object of texts, numbers and flags, up to ${attributesCharsMax} characters`,
+      value,
+    )
+  if (typeof value !== 'object' || Array.isArray(value)) throw bad()
+  if (!Object.entries(value).every(([name, one]) => isStorable(name) && isAttribute(one))) throw bad()
+  const text = JSON.stringify(value)
+  if (isLongerThan(text, attributesCharsMax)) throw bad()
+  return text === '{}' ? null : text
+}
+
+function isAttribute(value: unknown): boolean {
+  if (typeof value === 'string') return isStorable(value)
+  return typeof value === 'boolean' || Number.isFinite(value)
 }
 
 function parseFlag(field: string, value: unknown): boolean | null {

@@ -1,8 +1,8 @@
 import { PosthornError } from '../errors.ts'
 import { toDetail } from './text.ts'
 
-const patternForm = /^(\*|[A-Za-z0-9_.:-]+(\.\*)?)$/
-const patternCharsMax = 100
+export const patternForm = /^(\*|[A-Za-z0-9_.:-]+(\.\*)?)$/
+export const patternCharsMax = 100
 
 /** `order.created` (that type), `order.*` (every type below order) or `*` (every type). */
 export function checkPattern(pattern: string): string {

@@ -1,4 +1,4 @@
-import type { EventSource } from './event.ts'
+import type { EventAttributes, EventSource } from './event.ts'
 
 /** What every event has. */
 export interface CoreFields {
@@ -24,6 +24,7 @@ export interface RareFields {
   readonly runAt: Date | null
   readonly expiresAt: Date | null
   readonly maxRetries: number | null
+  readonly attributes: EventAttributes | null
 }
 
 /** Everything known of an event but its parsed payload. */
@@ -57,6 +58,7 @@ const noRareFields: RareFields = Object.freeze({
   runAt: null,
   expiresAt: null,
   maxRetries: null,
+  attributes: null,
 })
 
 /**
@@ -140,6 +142,10 @@ class LazyEvent implements StoredEvent {
 
   get maxRetries(): number | null {
     return this.#rare.maxRetries
+  }
+
+  get attributes(): EventAttributes | null {
+    return this.#rare.attributes
   }
 
   /** For logs: all fields, the payload parsed. */

@@ -95,10 +95,14 @@ function optional(option: string, value: unknown, min: number, max: number): num
   return value === undefined ? null : integer(option, value, min, max)
 }
 
+/** One in eleven days: what is much smaller is zero to PostgreSQL as soon as it is multiplied. */
+export const rateMin = 0.000_001
+export const rateMax = 1_000_000
+
 function rate(value: unknown): number | null {
   if (value === undefined) return null
-  if (typeof value === 'number' && value > 0 && value <= 1_000_000) return value
-  throw badOption('ratePerSecond', 'a number above 0', value)
+  if (typeof value === 'number' && value >= rateMin && value <= rateMax) return value
+  throw badOption('ratePerSecond', `a number from ${rateMin} to ${rateMax}`, value)
 }
 
 function badOption(option: string, expected: string, value: unknown): PosthornError {

@@ -1,8 +1,11 @@
 import { PosthornError } from '../errors.ts'
-import { isStorable, toDetail } from './text.ts'
+import { isLongerThan, isStorable, toDetail } from './text.ts'
 
 export const tagsMax = 32
 export const tagCharsMax = 100
+/** As they may be written: with room for spaces, and for some that come twice. */
+export const tagsTextCharsMax = 3_300
+const piecesMax = 1_000
 
 /** `"a,b"` or `["a","b"]` as a list: trimmed, each once, in the order given. No tags at all is `null`. */
 export function parseTags(input: unknown): readonly string[] | null {
@@ -17,15 +20,21 @@ export function formatTags(tags: readonly string[] | null): string | null {
 
 /** In the text form `"a, b,"` means two tags; in a list an empty tag is a mistake. */
 function listOf(input: unknown): readonly unknown[] {
-  if (Array.isArray(input)) return input
-  if (typeof input === 'string') return input.split(',').filter((piece) => piece.trim() !== '')
+  if (Array.isArray(input)) {
+    if (input.length <= piecesMax) return input
+    throw badTags(`at most ${tagsMax} tags`, input)
+  }
+  if (typeof input === 'string') {
+    if (!isLongerThan(input, tagsTextCharsMax)) return input.split(',').filter((piece) => piece.trim() !== '')
+    throw badTags(`text of at most ${tagsTextCharsMax} characters`, input)
+  }
   throw badTags('text or a list of texts', input)
 }
 
 function parseTag(input: unknown): string {
   if (typeof input !== 'string') throw badTags('texts', input)
   const tag = input.trim()
-  if (tag.length < 1 || tag.length > tagCharsMax)
+  if (tag.length < 1 || isLongerThan(tag, tagCharsMax))
     throw badTags(`of 1 to ${tagCharsMax} characters each`, input)
   if (tag.includes(',')) throw badTags('without commas', input)
   if (!isStorable(tag)) throw badTags('without NUL and lone surrogates', input)

@@ -5,10 +5,23 @@ export function isStorable(text: string): boolean {
   return !unstorable.test(text)
 }
 
+/** In characters as PostgreSQL and JSON Schema count them: a pair of surrogates is one. */
+export function isLongerThan(text: string, charsMax: number): boolean {
+  if (text.length <= charsMax) return false
+  return text.length > 2 * charsMax || [...text].length > charsMax
+}
+
 /** For text that must be kept whatever it holds, such as errors: cut, and what cannot be stored replaced. */
 export function toStorable(text: string, charsMax: number): string {
   const cut = text.length > charsMax ? `${text.slice(0, charsMax - 1)}…` : text
   return isStorable(cut) ? cut : cut.replace(/[\0\p{Surrogate}]/gu, '\uFFFD')
+}
+
+const reasonCharsMax = 4_000
+
+/** Why something was done or failed: kept whatever it holds. */
+export function toReason(text: unknown): string {
+  return toStorable(String(text), reasonCharsMax)
 }
 
 /** A value as error details can hold it: small, and serialisable whatever the caller passed. */

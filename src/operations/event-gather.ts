@@ -1,55 +1,147 @@
+import { numberArray } from '../db/array.ts'
 import type { EventStatus } from '../domain/status.ts'
-import type { EventMatch } from './event-match.ts'
+import type { Condition, EventMatch } from './event-match.ts'
+import type { MatchSize } from './event-size.ts'
 import type { Members } from './event-sources.ts'
+import { idsFrom, matches, Parameters, stretchOf, thousandOf, within } from './event-sql.ts'
+import { deliveriesFor, type Judged, judgeCandidates, judgeMembers, lookAtEach } from './event-status.ts'
 import type { Order } from './paging.ts'
 import type { Reader } from './reader.ts'
 
 export interface Gathering {
-  readonly members: Members
   readonly match: EventMatch
-  readonly status: EventStatus
   readonly order: Order
   readonly after: number | null
+  /** How many ids are wanted beyond `after`. */
   readonly count: number
 }
 
-/** All members that match are judged at once: the first of them, and how many they are. */
-export async function gatherEvents(
+export interface Gathered {
+  readonly ids: number[]
+  readonly total: number
+}
+
+export interface MatchGathering {
+  readonly size: MatchSize
+  readonly status: EventStatus | undefined
+  readonly max: number
+}
+
+/** All events that match and have the status: the first of them, and how many they are. Null if over `max` match. */
+export async function gatherMatches(
   reader: Reader,
-  { members, match, status, order, after, count }: Gathering,
-): Promise<{ ids: number[]; total: number }> {
-  const values: unknown[] = [...match.values]
-  const { decided, decidedAlone } = members
-  const { rows } = await reader.query<{ ids: number[]; total: number }>(
-    `with member as materialized (
-      select m.event_id, bool_or(m.finalized) as finalized
-      from (${members.query}) as m
-      group by m.event_id
+  gathering: Gathering,
+  { size, status, max }: MatchGathering,
+): Promise<Gathered | null> {
+  const { match } = gathering
+  const parameters = new Parameters()
+  const byIndex = worthAnIndex(size)
+  const { rows } = await reader.query<PageRow & { matching: number }>(
+    // A limit on `candidate` would make the planner believe that it soon has enough, whichever way it looks.
+    `with candidate as materialized (
+      select e.id, ${deliveriesFor(status)} as deliveries
+      from __schema__.events e
+      where ${matches(match, parameters, byIndex)} and ${within(stretchOf(match.range, 'asc', null), 'e.id')}
+        and ${byIndex.some(({ on }) => on === 'tags') ? withinThousands(match, parameters) : 'true'}
     ),
-    judged as materialized (
-      select m.event_id,
-        coalesce(${decided ?? 'null::boolean'}, case when cardinality(e.owed) <= 1 then ${decidedAlone ?? 'null::boolean'} end) as matches
-      from member m
-      cross join lateral (
-        select e.owed from __schema__.events e where e.id = m.event_id and ${match.condition} offset 0
-      ) as e
-    ),
-    matching as materialized (
-      select j.event_id from judged j where j.matches
-      union all
-      select s.event_id
-      from __schema__.event_statuses(array(select j.event_id from judged j where j.matches is null)) as s
-      where s.status = $${values.push(status)}
-    )
-    select
-      array(
-        select m.event_id
-        from matching m
-        where ${after === null ? 'true' : `m.event_id ${order === 'asc' ? '>' : '<'} $${values.push(after)}`}
-        order by m.event_id ${order}
-        limit ${count}) as ids,
-      (select count(*)::int from matching) as total`,
-    values,
+    ${judgeCandidates(status, parameters, max + 1)}
+    select (select count(*)::int from judged) as matching, ${pageColumns(gathering)}`,
+    parameters.values,
   )
-  return rows[0] as { ids: number[]; total: number }
+  const row = rows[0] as PageRow & { matching: number }
+  return row.matching > max ? null : pageOf(reader, gathering, row, status)
+}
+
+/** So few rows are soon looked at one by one. */
+const fewRows = 4000
+/** Looking at a row costs as much as reading so many entries of an index. */
+const entriesPerRow = 20
+
+function worthAnIndex({ parts, inTime }: MatchSize): Condition[] {
+  const known = parts.filter(({ condition }) => condition.on !== 'prefix')
+  const least = Math.min(inTime, ...known.map(({ events }) => events))
+  if (inTime <= fewRows) return []
+  const narrowest = known.find(({ events }) => events === least)
+  if (narrowest === undefined) return []
+  if (least <= fewRows) return [narrowest.condition]
+  return known.filter(({ events }) => events <= entriesPerRow * least).map(({ condition }) => condition)
+}
+
+const thousandsMax = 2000
+
+/** The tags' index knows ids by their thousands: within a time range only those are read. */
+function withinThousands({ range: { low, high } }: EventMatch, parameters: Parameters): string {
+  if (low === null || high === null) return 'true'
+  const first = thousandOf(low)
+  const count = thousandOf(high) - first + 1
+  if (count > thousandsMax) return 'true'
+  const thousands = Array.from({ length: Math.max(0, count) }, (_, at) => first + at)
+  return `array[e.id >> 13] && ${parameters.add(numberArray(thousands))}::bigint[]`
+}
+
+export interface MemberGathering {
+  readonly members: Members
+  readonly status: EventStatus
+  readonly max: number
+}
+
+/** An event may be owed as often without being counted as many. */
+export const rowsPerEvent = 5
+
+/** All members of a status that match are judged at once. Null if over `max` events are members. */
+export async function gatherMembers(
+  reader: Reader,
+  gathering: Gathering,
+  { members, status, max }: MemberGathering,
+): Promise<Gathered | null> {
+  const { match } = gathering
+  const parameters = new Parameters()
+  const bounded = (column: string) => within(stretchOf(match.range, 'asc', null), column)
+  const { rows } = await reader.query<PageRow & { few: boolean }>(
+    `with few as materialized (
+      select count(*) <= ${rowsPerEvent * max} and count(distinct c.event_id) <= ${max} as is_so
+      from (select m.event_id from (${members.base(bounded)}) as m limit ${rowsPerEvent * max + 1}) as c
+    ),
+    member as materialized (
+      select m.event_id, m.finalized
+      from (${members.whole(bounded)}) as m
+      where (select f.is_so from few f)
+    ),
+    ${judgeMembers(members, match, parameters)}
+    select (select f.is_so from few f) as few, ${pageColumns(gathering)}`,
+    parameters.values,
+  )
+  const { few, ...row } = rows[0] as PageRow & { few: boolean }
+  return few ? pageOf(reader, gathering, row, status) : null
+}
+
+interface PageRow extends Judged {
+  /** How many of them are sure; `sure` has only the page's. */
+  readonly total: number
+}
+
+function pageColumns({ order, after, count }: Gathering): string {
+  const beyond = stretchOf({ low: null, high: null }, order, after)
+  return `(select count(*)::int from judged j where j.matches) as total,
+      array(
+        select j.id
+        from judged j
+        where j.matches and ${within(beyond, 'j.id')}
+        order by j.id ${order}
+        limit ${count}
+      )::text as sure,
+      array(select j.id from judged j where j.matches is null)::text as unsure`
+}
+
+async function pageOf(
+  reader: Reader,
+  { order, after, count }: Gathering,
+  { sure, unsure, total }: PageRow,
+  status: EventStatus | undefined,
+): Promise<Gathered> {
+  const more = status === undefined ? [] : await lookAtEach(reader, unsure, status)
+  const { above, below } = stretchOf({ low: null, high: null }, order, after)
+  const ids = [...idsFrom(sure), ...more.filter((id) => id > above && id < below)]
+  ids.sort((a, b) => (order === 'asc' ? a - b : b - a))
+  return { ids: ids.slice(0, count), total: total + more.length }
 }

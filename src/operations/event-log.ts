@@ -1,7 +1,7 @@
 import { type Connection, defineStatement } from '../db/database.ts'
 
 export interface LogEntry {
-  /** Unique and growing with time within an event; that of a lease in force is provisional. */
+  /** Unique and growing with time within an event. */
   readonly id: number
   readonly eventId: number
   readonly subscription: number

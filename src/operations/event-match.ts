@@ -17,16 +17,27 @@ export interface EventFilter extends Paging {
   readonly createdTo?: Date
 }
 
-/** What a filter asks of the events table, as SQL about `e`. The status is asked elsewhere. */
+/** What a filter asks of the events table. The status is asked elsewhere. */
 export interface EventMatch {
-  /** `true` where nothing is asked. */
-  readonly condition: string
-  /** What follows from the condition and only helps to find its rows: an id range. */
-  bounds(idColumn: string): string
-  readonly values: readonly unknown[]
-  /** The types that a prefix stands for, where they are few enough to be walked one by one. */
-  readonly types: readonly string[] | null
+  readonly conditions: readonly Condition[]
+  readonly createdFrom: Date | undefined
+  readonly createdTo: Date | undefined
+  /** What follows from the times and only helps to find their rows. */
+  readonly range: IdRange
 }
+
+/** From `low`, below `high`. */
+export interface IdRange {
+  readonly low: number | null
+  readonly high: number | null
+}
+
+export type Condition =
+  | { readonly on: 'tags'; readonly tags: readonly string[] }
+  | { readonly on: 'types'; readonly types: readonly string[] }
+  /** So many types begin with it that they can't be walked one by one. Empty: every type. */
+  | { readonly on: 'prefix'; readonly prefix: string }
+  | { readonly on: 'orderingKey'; readonly orderingKey: string }
 
 export function checkFilter({ status, type, createdFrom, createdTo }: EventFilter): void {
   if (status !== undefined && !eventStatuses.includes(status)) {
@@ -38,37 +49,49 @@ export function checkFilter({ status, type, createdFrom, createdTo }: EventFilte
 }
 
 export async function matchEvents(reader: Reader, filter: EventFilter): Promise<EventMatch> {
-  const { tags, type, orderingKey, createdFrom, createdTo } = filter
-  const conditions: string[] = []
-  const values: unknown[] = []
-  const value = (one: unknown) => `$${values.push(one)}`
-  if (tags !== undefined && tags.length > 0) conditions.push(`e.tags && ${value(parseTags(tags))}::text[]`)
-  if (orderingKey !== undefined) conditions.push(`e.ordering_key = ${value(orderingKey)}`)
-  if (createdFrom !== undefined) conditions.push(`e.created_at >= ${value(createdFrom)}`)
-  if (createdTo !== undefined) conditions.push(`e.created_at < ${value(createdTo)}`)
+  const { tags = [], type, orderingKey, createdFrom, createdTo } = filter
+  const conditions: Condition[] = []
+  if (tags.length > 0) conditions.push({ on: 'tags', tags: parseTags(tags) ?? [] })
+  if (orderingKey !== undefined) conditions.push({ on: 'orderingKey', orderingKey })
+  if (type !== undefined) conditions.push(await typeCondition(reader, type))
+  return { conditions, createdFrom, createdTo, range: await idRange(reader, filter, publishMs) }
+}
 
-  let types: readonly string[] | null = null
-  if (type === '*') conditions.push('e.type is not null')
-  else if (type?.endsWith('.*')) {
-    const prefix = type.slice(0, -1)
-    types = await typesBelow(reader, prefix)
-    conditions.push(
-      types === null ? `starts_with(e.type, ${value(prefix)})` : `e.type = any(${value(types)}::text[])`,
-    )
-  } else if (type !== undefined) conditions.push(`e.type = ${value(type)}`)
-  const { low, high } = await idRange(reader, filter)
+/**
+ * A publish has the time at which it began and draws its ids while it runs, hence the slack: a single statement
+ * that publishes for longer may be missing from the ends of a time range.
+ */
+const publishMs = 60_000
+
+/** Ids grow with time, so a time range is an id range, found by halving. */
+export async function idRange(
+  reader: Reader,
+  { createdFrom, createdTo }: { createdFrom?: Date | undefined; createdTo?: Date | undefined },
+  slackMs: number,
+): Promise<IdRange> {
   return {
-    condition: conditions.join(' and ') || 'true',
-    bounds: (idColumn) =>
-      `${low === null ? 'true' : `${idColumn} >= ${low}`} and ${high === null ? 'true' : `${idColumn} < ${high}`}`,
-    values,
-    types,
+    low: createdFrom === undefined ? null : await idAt(reader, createdFrom.getTime() - slackMs),
+    high: createdTo === undefined ? null : await idAt(reader, createdTo.getTime() + slackMs),
   }
 }
 
-const typesMax = 100
+async function idAt(reader: Reader, timeMs: number): Promise<number | null> {
+  const { rows } = await reader.query<{ id: number | null }>('select __schema__.event_id_at($1) as id', [
+    new Date(timeMs),
+  ])
+  return rows[0]?.id ?? null
+}
+
+async function typeCondition(reader: Reader, type: string): Promise<Condition> {
+  if (type === '*') return { on: 'prefix', prefix: '' }
+  if (!type.endsWith('.*')) return { on: 'types', types: [type] }
+  const prefix = type.slice(0, -1)
+  const types = await typesBelow(reader, prefix)
+  return types === null ? { on: 'prefix', prefix } : { on: 'types', types }
+}
+
 /** Each distinct type costs one look-up; beyond this many a prefix is compared row by row instead. */
-const typesSeenMax = 1000
+const typesMax = 1000
 
 /** Goes from one type to the next through the index, whose collation may not keep a prefix together. */
 async function typesBelow(reader: Reader, prefix: string): Promise<string[] | null> {
@@ -84,32 +107,7 @@ async function typesBelow(reader: Reader, prefix: string): Promise<string[] | nu
       where k.seen <= $2
     )
     select k.type, k.seen from known k where starts_with(k.type, $1) or k.seen > $2`,
-    [prefix, typesSeenMax],
+    [prefix, typesMax],
   )
-  const many = rows.length > typesMax || rows.some(({ seen }) => seen > typesSeenMax)
-  return many ? null : rows.map(({ type }) => type)
-}
-
-/**
- * Ids grow with time, so a time range is an id range, found by halving. A publish has the time at which it
- * began and draws its ids while it runs, hence the slack: a single statement that publishes for longer may be
- * missing from the ends of a time range.
- */
-const publishSlackMs = 600_000
-
-async function idRange(
-  reader: Reader,
-  { createdFrom, createdTo }: EventFilter,
-): Promise<{ low: number | null; high: number | null }> {
-  return {
-    low: createdFrom === undefined ? null : await idAt(reader, createdFrom.getTime() - publishSlackMs),
-    high: createdTo === undefined ? null : await idAt(reader, createdTo.getTime() + publishSlackMs),
-  }
-}
-
-async function idAt(reader: Reader, timeMs: number): Promise<number | null> {
-  const { rows } = await reader.query<{ id: number | null }>('select __schema__.event_id_at($1) as id', [
-    new Date(timeMs),
-  ])
-  return rows[0]?.id ?? null
+  return rows.some(({ seen }) => seen > typesMax) ? null : rows.map(({ type }) => type)
 }

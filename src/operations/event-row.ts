@@ -1,4 +1,4 @@
-import type { EventSource } from '../domain/event.ts'
+import type { EventAttributes, EventSource } from '../domain/event.ts'
 import { type RareFields, type StoredEvent, storedEvent } from '../domain/stored-event.ts'
 
 /**
@@ -7,9 +7,9 @@ import { type RareFields, type StoredEvent, storedEvent } from '../domain/stored
  */
 export const eventColumns = `e.id, e.type, e.payload, e.ordering_key, date_part('epoch', e.created_at) * 1000,
     case when num_nonnulls(e.title, e.description, e.tags, e.concurrency_key, e.version, e.source, e."timestamp",
-        e.correlation_id, e.causation_id, e.traceparent, e.run_at, e.expires_at, e.max_retries) > 0
+        e.correlation_id, e.causation_id, e.traceparent, e.run_at, e.expires_at, e.max_retries, e.attributes) > 0
       then json_build_array(e.title, e.description, e.tags, e.concurrency_key, e.version, e.source, e."timestamp",
-        e.correlation_id, e.causation_id, e.traceparent, e.run_at, e.expires_at, e.max_retries)::text
+        e.correlation_id, e.causation_id, e.traceparent, e.run_at, e.expires_at, e.max_retries, e.attributes)::text
     end`
 
 export type EventRow = [
@@ -35,6 +35,7 @@ type Rest = [
   runAt: string | null,
   expiresAt: string | null,
   maxRetries: number | null,
+  attributes: EventAttributes | null,
 ]
 
 /** Reads the event that begins at `at` in a row: by position, since unpacking the rest of each row costs more. */
@@ -65,6 +66,7 @@ function rareFields(rest: Rest): RareFields {
     runAt: toDate(rest[10]),
     expiresAt: toDate(rest[11]),
     maxRetries: rest[12],
+    attributes: rest[13],
   }
 }
 

@@ -1,15 +1,26 @@
-import { numberArray } from '../db/array.ts'
-import { defineStatement } from '../db/database.ts'
 import type { EventStatus } from '../domain/status.ts'
+import { jumpAhead, type StatusJump } from './event-jump.ts'
 import type { EventMatch } from './event-match.ts'
-import type { EventSource } from './event-sources.ts'
+import type { MatchSize } from './event-size.ts'
+import { type Members, membersOf } from './event-sources.ts'
+import { stretchOf } from './event-sql.ts'
+import { settleJudged } from './event-status.ts'
+import { type Driver, nextMatches, nextMembers, type Window } from './event-window.ts'
 import type { Order } from './paging.ts'
 import type { Reader } from './reader.ts'
 
-export interface Walk {
-  readonly source: Exclude<EventSource, { kind: 'gathered' }>
+/** What is gone along: the events that match, or those that can have the status, whichever are soon met. */
+export interface Path {
   readonly match: EventMatch
   readonly status: EventStatus | undefined
+  /** Null: the events themselves. */
+  readonly members: Members | null
+  readonly driver: Driver
+  readonly statusJump: StatusJump | null
+}
+
+export interface Walk {
+  readonly path: Path
   readonly order: Order
   readonly after: number | null
   readonly count: number
@@ -20,134 +31,94 @@ export interface Walk {
 export interface Walked {
   readonly ids: number[]
   readonly examined: number
-  /** Where it stopped: it has enough, nothing is left, or it gave up. */
+  /** How far it came: no other event up to there is asked for. */
+  readonly last: number | null
+  /** Why it stopped: it has enough, nothing is left, or it gave up. */
   readonly end: 'count' | 'exhausted' | 'gave up'
+}
+
+/** Events that wait or have completed are mostly everywhere; those that failed are better found where they lie. */
+export function choosePath(match: EventMatch, size: MatchSize, status: EventStatus | undefined): Path {
+  if (status === undefined || status === 'PENDING' || status === 'COMPLETED') {
+    const statusJump = status === undefined ? null : status === 'PENDING' ? 'unfinished' : 'completed'
+    return { match, status, members: null, driver: chooseDriver(size), statusJump }
+  }
+  return { match, status, members: membersOf(status), driver: null, statusJump: null }
+}
+
+/** A prefix that most types have is no help: each type would be looked up to find what is everywhere. */
+const typesShareMax = 0.3
+
+function chooseDriver({ parts, inTime }: MatchSize): Driver {
+  let driver: Driver = null
+  let least = Number.POSITIVE_INFINITY
+  for (const { condition, events } of parts) {
+    if (condition.on === 'tags' || condition.on === 'prefix' || events >= least) continue
+    if (condition.on === 'types' && condition.types.length > 1 && events > typesShareMax * inTime) continue
+    driver = condition
+    least = events
+  }
+  return driver
 }
 
 const windowMin = 64
 const windowMax = 4096
-/** Most members are judged by themselves, at a fifth of the cost. */
+/** Most members are judged by themselves, at a fraction of the cost. */
 const memberWindowMax = 16_384
+/** A jump may cost as much as looking at so many events: one that gains less is not soon tried again. */
+const jumpWorth = 4096
 
 /**
- * Goes along the ids window by window, growing, until enough events have the status. After a window with few
- * of them it asks where the next can be at all.
+ * Goes along the ids window by window, growing, until enough events are found. After a window with few of them
+ * it asks where the next can be at all.
  */
 export async function walkEvents(reader: Reader, walk: Walk): Promise<Walked> {
-  const { source, status, order, count } = walk
+  const { path, order, count } = walk
   const ids: number[] = []
+  const max = path.members === null ? windowMax : memberWindowMax
   let { after } = walk
   let examined = 0
-  let window = source.kind === 'every' ? count : source.kind === 'few' ? windowMax : windowMin
+  let size = firstSize(walk)
+  let jumpFrom = 0
   for (;;) {
-    const candidates = await nextCandidates(reader, walk, after, window)
-    const matching = await havingStatus(reader, candidates, status)
-    ids.push(...matching)
-    examined += candidates.length
-    if (ids.length >= count) return { ids: ids.slice(0, count), examined, end: 'count' }
-    if (candidates.length < window) return { ids, examined, end: 'exhausted' }
-    if (examined >= walk.examinedMax) return { ids, examined, end: 'gave up' }
-
-    after = (candidates.at(-1) as Candidate).id
-    if (source.kind === 'walked' && matching.length < window / 8) {
-      const target = await jump(reader, source.jump, order, after)
-      if (target === null) return { ids, examined, end: 'exhausted' }
-      after = order === 'asc' ? target - 1 : target + 1
+    const window = await nextWindow(reader, walk, after, size)
+    const found = await settleJudged(reader, window, { status: path.status, order })
+    ids.push(...found)
+    examined += window.seen
+    if (ids.length > count) {
+      const page = ids.slice(0, count)
+      return { ids: page, examined, last: page.at(-1) ?? after, end: 'count' }
     }
-    window = Math.min(window * 4, source.kind === 'walked members' ? memberWindowMax : windowMax)
+    after = window.last ?? after
+    if (!window.more) return { ids, examined, last: after, end: 'exhausted' }
+    if (ids.length === count) return { ids, examined, last: after, end: 'count' }
+    if (examined >= walk.examinedMax) return { ids, examined, last: after, end: 'gave up' }
+
+    const isSparse = found.length < size / 64
+    size = Math.min(size * 4, max)
+    if (after !== null && isSparse && examined >= jumpFrom) {
+      const target = await jumpAhead(reader, { ...path, order, after })
+      if (target === null) return { ids, examined, last: after, end: 'exhausted' }
+      if (Math.abs(target - after) >= jumpWorth) size = windowMin
+      else jumpFrom = examined + jumpWorth
+      after = target
+    }
   }
 }
 
-interface Candidate {
-  readonly id: number
-  /** Null: its deliveries have to be looked at. */
-  readonly matches: boolean | null
+/** Where every match is wanted, one window has them all. */
+function firstSize({ path, count }: Walk): number {
+  const isExact = path.status === undefined && path.match.conditions.every((one) => one === path.driver)
+  return isExact && count < Number.POSITIVE_INFINITY ? count : windowMin
 }
 
-async function nextCandidates(
-  reader: Reader,
-  { source, match, order }: Walk,
-  after: number | null,
-  count: number,
-): Promise<Candidate[]> {
-  const values = [...match.values]
-  const beyond = (column: string) =>
-    after === null ? 'true' : `${column} ${order === 'asc' ? '>' : '<'} $${values.push(after)}`
-  let text: string
-  if (source.kind === 'walked members') {
-    text = `with member as materialized (
-        select m.event_id, bool_or(m.finalized) as finalized
-        from (${source.members.query}) as m
-        where ${match.bounds('m.event_id')} and ${beyond('m.event_id')}
-        group by m.event_id
-        order by m.event_id ${order}
-        limit ${count}
-      )
-      select m.event_id as id,
-        case
-          when e.owed is null then false
-          when cardinality(e.owed) <= 1 then ${source.members.decidedAlone ?? 'null::boolean'}
-        end as matches
-      from member m
-      left join lateral (
-        select e.owed from __schema__.events e where e.id = m.event_id and ${match.condition} offset 0
-      ) as e on true
-      order by m.event_id ${order}`
-  } else if (match.types !== null) {
-    // Type by type: one index scan over several types would have to sort all they have.
-    text = `select c.id, null::boolean as matches
-      from unnest($${values.push(match.types)}::text[]) as t(type)
-      cross join lateral (
-        select e.id
-        from __schema__.events e
-        where e.type = t.type and ${match.condition} and ${match.bounds('e.id')} and ${beyond('e.id')}
-        order by e.id ${order}
-        limit ${count}
-      ) as c
-      order by c.id ${order}
-      limit ${count}`
-  } else {
-    text = `select e.id, null::boolean as matches
-      from __schema__.events e
-      where ${match.condition} and ${match.bounds('e.id')} and ${beyond('e.id')}
-      order by e.id ${order}
-      limit ${count}`
-  }
-  const { rows } = await reader.query<Candidate>(text, values)
-  return rows
+async function nextWindow(reader: Reader, walk: Walk, after: number | null, size: number): Promise<Window> {
+  const { path, order } = walk
+  const { match, status, driver, members } = path
+  const stretch = stretchOf(match.range, order, after)
+  if (stretch.above + 1 >= stretch.below) return nothing
+  const request = { match, status, order, stretch, size }
+  return members === null ? nextMatches(reader, driver, request) : nextMembers(reader, members, request)
 }
 
-async function havingStatus(
-  reader: Reader,
-  candidates: readonly Candidate[],
-  status: EventStatus | undefined,
-): Promise<number[]> {
-  const unsure = candidates.filter(({ matches }) => matches === null).map(({ id }) => id)
-  const rows =
-    status === undefined || unsure.length === 0
-      ? []
-      : await reader.run<[id: number]>(filterByStatus(reader), [numberArray(unsure), status])
-  const found = new Set(rows.map(([id]) => id))
-  return candidates
-    .filter(({ id, matches }) => matches ?? (status === undefined || found.has(id)))
-    .map(({ id }) => id)
-}
-
-const filterByStatus = defineStatement(
-  'filter_by_status',
-  'select s.event_id from __schema__.event_statuses($1) as s where s.status = $2',
-)
-
-async function jump(
-  reader: Reader,
-  to: 'unfinished' | 'completed',
-  order: Order,
-  after: number,
-): Promise<number | null> {
-  const direction = order === 'asc' ? 'next' : 'previous'
-  const { rows } = await reader.query<{ id: number | null }>(
-    `select __schema__.${direction}_${to}($1) as id`,
-    [after],
-  )
-  return rows[0]?.id ?? null
-}
+const nothing: Window = { seen: 0, last: null, more: false, sure: '{}', unsure: '{}' }

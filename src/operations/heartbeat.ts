@@ -4,16 +4,16 @@ export interface Heartbeat {
   readonly runId: number
   readonly token: number
   readonly leaseMs: number
-  /** The deliveries of the run that are being attempted now. */
-  readonly begun: readonly number[]
+  /** The deliveries of the run that are being attempted now; null: as before. */
+  readonly begun: readonly number[] | null
 }
 
 export interface HeldRun {
   readonly runId: number
   /** Deliveries that an operator has cancelled since. */
   readonly cancelled: readonly number[]
-  /** False: still held, but locked by a transaction that settles it, and so not renewed this time. */
-  readonly renewed: boolean
+  /** Null: still held, but locked by a transaction that settles it, and so not renewed this time. */
+  readonly leasedUntil: Date | null
 }
 
 /** Renews many leases at once, and says which of them are still held: the others are lost. */
@@ -22,14 +22,14 @@ export async function heartbeat(db: Database, beats: readonly Heartbeat[]): Prom
     beats.map((beat) => beat.runId),
     beats.map((beat) => beat.token),
     beats.map((beat) => beat.leaseMs),
-    beats.map((beat) => `{${beat.begun.join(',')}}`),
+    beats.map((beat) => beat.begun && `{${beat.begun.join(',')}}`),
   ]
   const rows = await db.once<HeldRow>(heartbeatStatement(db), values, {
     durable: false,
     indexPlans: true,
     hashJoins: true,
   })
-  return rows.map(([runId, cancelled, renewed]) => ({ runId, cancelled: cancelled ?? [], renewed }))
+  return rows.map(([runId, cancelled, leasedUntil]) => ({ runId, cancelled: cancelled ?? [], leasedUntil }))
 }
 
 /**
@@ -57,11 +57,15 @@ const heartbeatStatement = defineStatement(
   ),
   renewed as (
     update __schema__.runs r
-    set leased_until = __schema__.clock() + u.lease_ms * interval '1 ms', begun = u.begun
+    set leased_until = greatest(r.leased_until, __schema__.clock() + u.lease_ms * interval '1 ms'),
+      begun = coalesce(u.begun, r.begun)
     from unlocked u
     where r.id = any($1) and r.id = u.id
+    returning r.id, r.leased_until
   )
-  select h.id, h.cancelled, h.id in (select u.id from unlocked u) from held h`,
+  select h.id, h.cancelled, n.leased_until
+  from held h
+  left join renewed n on n.id = h.id`,
 )
 
-type HeldRow = [runId: number, cancelled: number[] | null, renewed: boolean]
+type HeldRow = [runId: number, cancelled: number[] | null, leasedUntil: Date | null]

@@ -29,6 +29,8 @@ export interface Total {
   readonly totalIsEstimate: boolean
 }
 
+export const eventIdForm = /^\d{1,16}$/
+
 export function checkPaging(paging: Paging, idForm: RegExp): CheckedPaging {
   const { limit = 20, offset = 0, order = 'asc', cursor } = paging
   checkWhole('limit', limit, 1, limitMax)

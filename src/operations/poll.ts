@@ -1,9 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Database } from '../db/database.ts'
-import type { LeasedDelivery } from '../domain/delivery.ts'
+import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import type { Admitter } from './admit.ts'
-import { lease } from './lease.ts'
+import { type LeaseRequest, lease } from './lease.ts'
+import { countOffers } from './offers.ts'
 import type { SettleRequest } from './settle.ts'
 
 export interface PollRequest {
@@ -13,35 +14,58 @@ export interface PollRequest {
   readonly tags: readonly string[] | null
   readonly token: number
   readonly worker: number
+  /** How many deliveries at most, and in how many runs to look for them. */
+  readonly eventsMax: number
+  readonly runsMax: number
+  readonly begins: LeaseRequest['begins']
+  readonly suspects: boolean
 }
 
-/** How often, and how long each time, to wait for somebody else who is letting arrivals in. */
+/** How often, and how long each time, to wait for somebody else who is letting arrivals in or leasing beside us. */
 const busyTurnsMax = 20
+const contestedTurnsMax = 3
 const busyPauseMs = 5
 
-/** Leases the oldest delivery of a pull subscription that waits, arrivals included. Whoever polls has begun. */
-export async function poll(
-  db: Database,
-  admitter: Admitter,
-  request: PollRequest,
-): Promise<LeasedDelivery | undefined> {
+/**
+ * Leases the oldest deliveries of a pull subscription that wait, arrivals included. Nothing means that there was
+ * nothing: what only somebody else had in hands is looked for again.
+ */
+export async function poll(db: Database, admitter: Admitter, request: PollRequest): Promise<LeasedRun[]> {
   if (admitter.isDue()) await admitter.admit()
+  let contested = 0
   for (let turn = 0; ; turn++) {
-    const delivery = await leaseOne(db, request)
-    if (delivery !== undefined || turn === busyTurnsMax) return delivery
+    const runs = await leaseRuns(db, request)
+    if (runs.length > 0 || turn === busyTurnsMax) return runs
     const { moved, busy } = await admitter.admit()
     if (busy) await delay(busyPauseMs)
-    else if (moved === 0) return undefined
+    else if (moved === 0) {
+      if (contested++ === contestedTurnsMax || !(await isOffered(db, request))) return []
+      await delay(busyPauseMs)
+    }
   }
 }
 
-async function leaseOne(db: Database, request: PollRequest): Promise<LeasedDelivery | undefined> {
-  const { subscription, leaseMs, tags, token, worker } = request
-  const limited = subscription.maxConcurrency !== null || subscription.ratePerSecond !== null
-  const one = { eventsMax: 1, runsMax: 1, laneMax: 1, suspects: true }
-  const wants = [{ subscription: subscription.no, ...one, leaseMs, limited }]
-  const [run] = await lease(db, { wants, token, worker, begins: 'granted', tags })
-  return run?.deliveries[0]
+async function leaseRuns(db: Database, request: PollRequest): Promise<LeasedRun[]> {
+  const { subscription, leaseMs, tags, token, worker, eventsMax, runsMax, begins, suspects } = request
+  const limited = isLimited(subscription)
+  const want = { subscription: subscription.no, eventsMax, runsMax, laneMax: 1, suspects, leaseMs, limited }
+  return lease(db, { wants: [want], token, worker, begins, tags })
+}
+
+/** Limited leases go one after the other: what such a one leaves, it leaves because of the limit. */
+async function isOffered(db: Database, { subscription, tags, suspects }: PollRequest): Promise<boolean> {
+  if (isLimited(subscription)) return false
+  const wish = { subscription: subscription.no, suspects, deliveriesMax: 1 }
+  const offers = await countOffers(
+    db,
+    (tags ?? [null]).map((tag) => ({ ...wish, tag })),
+  )
+  return offers.some((deliveries) => deliveries > 0)
+}
+
+/** Whether it has a limit over the whole fleet. */
+export function isLimited({ maxConcurrency, ratePerSecond }: Subscription): boolean {
+  return maxConcurrency !== null || ratePerSecond !== null
 }
 
 /** How to end such a lease, if all went well. */

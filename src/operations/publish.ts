@@ -2,15 +2,13 @@ import { createHash } from 'node:crypto'
 import { numberArray, textArray } from '../db/array.ts'
 import { type Connection, defineStatement } from '../db/database.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
-import type { NewEvent } from '../domain/event.ts'
+import type { EventAttributes, NewEvent } from '../domain/event.ts'
 import { type StoredEvent, storedEvent } from '../domain/stored-event.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import type { CallerTransaction } from '../domain/transaction.ts'
 
 export interface PublishRequest {
   readonly events: readonly NewEvent[]
-  /** Whose idempotency keys: keys of different scopes never meet. */
-  readonly scope: string
   /** What to tell other processes at commit; null: nothing. Polling finds the events either way. */
   readonly wake: string | null
   /** Who in this process waits for work: unkeyed deliveries of theirs may be leased to them at once. */
@@ -31,6 +29,8 @@ export interface Published {
   readonly conflict: boolean
   /** The subscriptions it is owed to. */
   readonly owed: readonly number[]
+  /** Nobody wanted it though somebody had to: it is a dead letter. */
+  readonly unwanted: boolean
   readonly createdAt: Date
 }
 
@@ -75,12 +75,12 @@ const publishStatement = defineStatement(
     date_part('epoch', created_at) * 1000 as at, handed
   from __schema__.publish_many($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
     $8::text[], $9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text[], $14::timestamptz[],
-    $15::timestamptz[], $16::smallint[], $17::text[], $18::bytea[], $19::boolean[], $20, $21, $22::int[], $23::int[],
-    $24::bigint, $25::int)
+    $15::timestamptz[], $16::smallint[], $17::text[], $18::bytea[], $19::boolean[], $20::text[], $21::text[], $22, $23::int[],
+    $24::int[], $25::bigint, $26::int)
   group by replayed, conflict, owed, created_at, handed`,
 )
 
-function publishValues({ events, scope, wake, idle }: PublishRequest): unknown[] {
+function publishValues({ events, wake, idle }: PublishRequest): unknown[] {
   const keyed = events.some((event) => event.idempotencyKey !== null)
   return [
     textArray(events.map((event) => event.payloadText)),
@@ -102,7 +102,8 @@ function publishValues({ events, scope, wake, idle }: PublishRequest): unknown[]
     textColumn(events, (event) => event.idempotencyKey),
     keyed ? textArray(events.map(fingerprint)) : null,
     textColumn(events, (event) => (event.requireRoute === null ? null : String(event.requireRoute))),
-    scope,
+    keyed ? textArray(events.map((event) => event.idempotencyScope)) : null,
+    textColumn(events, (event) => event.attributes),
     wake,
     idle === undefined ? null : numberArray(idle.subscriptions.map((subscription) => subscription.no)),
     idle === undefined ? null : numberArray(idle.subscriptions.map((subscription) => subscription.leaseMs)),
@@ -127,7 +128,8 @@ function column<T>(
 
 /** What "the same event" means to an idempotency key: all of it, byte for byte. */
 function fingerprint(event: NewEvent): string {
-  return `\\x${createHash('sha256').update(JSON.stringify(event)).digest('hex')}`
+  const { idempotencyFingerprint: given } = event
+  return `\\x${given ?? createHash('sha256').update(JSON.stringify(event)).digest('hex')}`
 }
 
 type PublishRow = [
@@ -152,11 +154,19 @@ interface NamedRow {
 function inOrder(rows: readonly PublishRow[]): Published[] {
   const published: Published[] = []
   for (const [places, ids, replayed, conflict, owedText, createdAtMs] of rows) {
-    const owed = owedText ? owedText.split(',').map(Number) : []
+    const unwanted = owedText === '-'
+    const owed = owedText && !unwanted ? owedText.split(',').map(Number) : []
     const createdAt = new Date(createdAtMs)
     const idTexts = ids.split(',')
     for (const [position, place] of places.split(',').entries()) {
-      published[Number(place) - 1] = { id: Number(idTexts[position]), replayed, conflict, owed, createdAt }
+      published[Number(place) - 1] = {
+        id: Number(idTexts[position]),
+        replayed,
+        conflict,
+        owed,
+        unwanted,
+        createdAt,
+      }
     }
   }
   return published
@@ -187,10 +197,16 @@ function handedRuns(
 
 /** As reading it back would give it; only events without delay and expiry are handed over. */
 function toStored(event: NewEvent, { id, createdAt }: Published): StoredEvent {
-  const { type, payloadText, orderingKey, timestamp, idempotencyKey, requireRoute, ...others } = event
-  const rare = { timestamp: timestamp === null ? null : new Date(timestamp), runAt: null, expiresAt: null }
-  return storedEvent(
-    { id, type, payloadText, orderingKey, createdAtMs: createdAt.getTime() },
-    { ...others, ...rare },
-  )
+  const { type, payloadText, orderingKey, timestamp, attributes } = event
+  const { title, description, tags, concurrencyKey, version, source } = event
+  const { correlationId, causationId, traceparent, maxRetries } = event
+  const rare = {
+    ...{ title, description, tags, concurrencyKey, version, source },
+    ...{ correlationId, causationId, traceparent, maxRetries },
+    timestamp: timestamp === null ? null : new Date(timestamp),
+    runAt: null,
+    expiresAt: null,
+    attributes: attributes === null ? null : (JSON.parse(attributes) as EventAttributes),
+  }
+  return storedEvent({ id, type, payloadText, orderingKey, createdAtMs: createdAt.getTime() }, rare)
 }

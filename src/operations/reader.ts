@@ -7,21 +7,25 @@ export interface Reader extends Connection {
 
 const settings = `set transaction isolation level repeatable read, read only;
   set local jit = off;
-  set local max_parallel_workers_per_gather = 0`
+  set local max_parallel_workers_per_gather = 0;
+  set local seq_page_cost = 2;
+  set local random_page_cost = 2`
 
 /**
  * Several statements that see the same moment. Compiling a plan (JIT) or starting workers takes longer than any
- * of our reads, and the planner, which can't know that a limit ends them soon, would often choose to.
+ * of our reads, and the planner, which can't know that a limit ends them soon, would often choose to. What is read
+ * is mostly in memory, where it is the number of pages that costs and not their order.
  */
 export async function readAtOnce<T>(db: Database, work: (reader: Reader) => Promise<T>): Promise<T> {
-  return db.transaction(async (tx) => {
+  const read = async (tx: Connection) => {
     await tx.query(settings)
     return work({
       schema: db.schema,
       query: (text, values) => tx.query(text.replaceAll('__schema__', db.schema), values),
       run: (statement, values) => tx.run(statement, values),
     })
-  })
+  }
+  return db.transaction(read, { readOnly: true })
 }
 
 /** What the planner thinks a query returns: the cheapest guess there is, from the last ANALYZE. */

@@ -161,9 +161,9 @@ const takeBack = defineStatement(
   ),
   apart as (
     insert into __schema__.runs (subscription, state, event_ids, first_id, concurrency_key, tags, expires_at,
-      max_failures, attempts, failures, suspect, token, granted, begun)
+      max_failures, attempts, failures, suspect, token, worker, granted, begun)
     select e.subscription, 'ready', array[u.event_id], u.event_id, e.concurrency_key, e.tags, e.expires_at,
-      e.max_failures, coalesce(c.attempt, 0), coalesce(c.failures, 0), true, e.token, 1,
+      e.max_failures, coalesce(c.attempt, 0), coalesce(c.failures, 0), true, e.token, e.worker, 1,
       case when c.event_id is not null then array[c.event_id] end
     from expired e
     cross join lateral unnest(e.event_ids) as u(event_id)

@@ -20,24 +20,32 @@ export async function upsertSubscription(
         value: `${definition.name}, which is a ${before.via} subscription`,
       })
     }
-    const [row] = await tx.run<SubscriptionRow>(upsertStatement(db), [
-      definition.name,
-      definition.via,
-      definition.types,
-      definition.tags,
-      definition.onExhausted,
-      JSON.stringify(definition.retry),
-      definition.leaseMs,
-      definition.timeoutMs,
-      definition.maxConcurrency,
-      definition.ratePerSecond,
-      definition.keyConcurrency,
-    ])
-    const subscription = fromRow(row as SubscriptionRow)
-    await tx.run(routeStatement(db), [subscription.no, definition.types])
-    await tx.run(limitStatement(db), [subscription.no])
-    return { subscription, before }
+    return { subscription: await writeSubscription(tx, db, definition), before }
   })
+}
+
+async function writeSubscription(
+  tx: Connection,
+  db: Database,
+  definition: SubscriptionDefinition,
+): Promise<Subscription> {
+  const [row] = await tx.run<SubscriptionRow>(upsertStatement(db), [
+    definition.name,
+    definition.via,
+    definition.types,
+    definition.tags,
+    definition.onExhausted,
+    JSON.stringify(definition.retry),
+    definition.leaseMs,
+    definition.timeoutMs,
+    definition.maxConcurrency,
+    definition.ratePerSecond,
+    definition.keyConcurrency,
+  ])
+  const subscription = fromRow(row as SubscriptionRow)
+  await tx.run(routeStatement(db), [subscription.no, definition.types])
+  await tx.run(limitStatement(db), [subscription.no])
+  return subscription
 }
 
 export async function findSubscription(
@@ -47,6 +55,48 @@ export async function findSubscription(
 ): Promise<Subscription | undefined> {
   const [row] = await tx.run<SubscriptionRow>(findStatement(db), [name])
   return row && fromRow(row)
+}
+
+/** Makes one that must not exist yet, in the state given. */
+export async function createSubscription(
+  db: Database,
+  definition: SubscriptionDefinition,
+  status: 'active' | 'paused',
+): Promise<Subscription> {
+  return db.transaction(async (tx) => {
+    // Held to the end of the transaction, so that of two callers with one name only one finds it free.
+    await tx.query('select pg_advisory_xact_lock(hashtext($1))', [`posthorn subscription ${definition.name}`])
+    if ((await findSubscription(tx, db, definition.name)) !== undefined) {
+      throw new PosthornError('NAME_TAKEN', { name: definition.name })
+    }
+    const subscription = await writeSubscription(tx, db, definition)
+    if (status === 'paused') await tx.run(statusStatement(db), [subscription.id, status])
+    return subscription
+  })
+}
+
+/** Undefined: there is none. */
+export async function setSubscriptionStatus(
+  db: Database,
+  id: string,
+  status: 'active' | 'paused',
+): Promise<number | undefined> {
+  const [row] = await db.run<[no: number]>(statusStatement(db), [id, status])
+  return row?.[0]
+}
+
+/** A subscription, and when it was made and last changed. */
+export interface DatedSubscription extends Subscription {
+  readonly createdAt: Date
+  readonly updatedAt: Date
+}
+
+export async function listDatedSubscriptions(db: Database): Promise<DatedSubscription[]> {
+  const rows = await db.run<[createdAt: Date, updatedAt: Date, ...SubscriptionRow]>(
+    listDatedStatement(db),
+    [],
+  )
+  return rows.map(([createdAt, updatedAt, ...row]) => ({ ...fromRow(row), createdAt, updatedAt }))
 }
 
 export async function listSubscriptions(db: Database): Promise<Subscription[]> {
@@ -129,6 +179,20 @@ const findStatement = defineStatement(
 const listStatement = defineStatement(
   'list_subscriptions',
   `select ${columns} from __schema__.subscriptions s where s.status <> 'deleted' order by s.no`,
+)
+
+const listDatedStatement = defineStatement(
+  'list_dated_subscriptions',
+  `select s.created_at, s.updated_at, ${columns} from __schema__.subscriptions s where s.status <> 'deleted' order by s.no`,
+)
+
+/** What is suspended or draining is somebody else's to wake. */
+const statusStatement = defineStatement(
+  'set_subscription_status',
+  `update __schema__.subscriptions s
+  set status = $2, updated_at = __schema__.clock()
+  where s.id = $1 and s.status <> 'deleted'
+  returning s.no`,
 )
 
 const touchStatement = defineStatement(

@@ -1,3 +1,4 @@
+import { textArray } from '../db/array.ts'
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
 
 export interface Worker {
@@ -37,6 +38,11 @@ export async function touchWorker(db: Reader, name: string): Promise<boolean> {
   return rows.length > 0
 }
 
+/** The same of many. Those that are not known stay so. */
+export async function touchWorkers(db: Reader, names: readonly string[]): Promise<void> {
+  await db.run(touchManyStatement(db), [textArray(names)])
+}
+
 /** Every worker id seen, the latest first. */
 export async function listWorkers(db: Database): Promise<Worker[]> {
   const rows = await db.run<WorkerRow>(listStatement(db), [workersMax])
@@ -49,6 +55,15 @@ const workersMax = 10_000
 const touchStatement = defineStatement(
   'touch_worker',
   'update __schema__.workers set seen_at = __schema__.clock() where name = $1 returning no',
+)
+
+/** Sorted, so that two processes which were told of the same workers never wait for each other in a circle. */
+const touchManyStatement = defineStatement(
+  'touch_workers',
+  `with living as materialized (
+    select w.no from __schema__.workers w where w.name = any($1::text[]) order by w.no for update
+  )
+  update __schema__.workers w set seen_at = __schema__.clock() from living l where w.no = l.no`,
 )
 
 const registerStatement = defineStatement(

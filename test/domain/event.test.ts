@@ -27,6 +27,9 @@ test('an event gets every field, absent ones as null, and is frozen', () => {
     maxRetries: null,
     idempotencyKey: null,
     requireRoute: null,
+    idempotencyScope: '',
+    idempotencyFingerprint: null,
+    attributes: null,
   })
   expect(Object.isFrozen(event)).toBe(true)
 })
@@ -165,7 +168,10 @@ test('whatever is passed, the answer is an event or an error of the table', () =
     fc.property(fc.record(anyFields, { requiredKeys: [] }), (fields) => {
       try {
         const event = parseEvent(fields as EventInput)
-        expect(parseEvent({ ...event, payload: undefined })).toEqual(event)
+        expect(parseEvent({ ...event, payload: undefined, attributes: null })).toEqual({
+          ...event,
+          attributes: null,
+        })
       } catch (error) {
         expect(error).toMatchObject({
           code: expect.stringMatching(/^(BAD_EVENT|BAD_PAYLOAD|PAYLOAD_TOO_LARGE)$/),

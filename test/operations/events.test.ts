@@ -240,25 +240,6 @@ test('SQL and TypeScript agree on the status of every mixture of deliveries', as
   }
 })
 
-test('SQL has the same status for an event with one delivery, however it asks', async () => {
-  const { db } = await openEngine()
-  const states: DeliveryState[] = [
-    'waiting',
-    'leased',
-    'completed',
-    'buried',
-    'finalized',
-    'expired',
-    'cancelled',
-  ]
-  for (const state of states) {
-    const { rows } = await db.query<{ status: string }>(`select ${db.schema}.status_alone($1) as status`, [
-      state,
-    ])
-    expect([state, rows[0]?.status]).toEqual([state, eventStatus({ states: [state], unwanted: false })])
-  }
-})
-
 test('the tables of the seeds can be read by their names', async () => {
   const engine = await openEngine()
   const { db } = engine

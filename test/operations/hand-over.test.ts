@@ -83,7 +83,6 @@ async function publishTo(
   }
   const { runs } = await publish(db, {
     events: events.map((event) => parseEvent({ type: 'note', ...event } as EventInput)),
-    scope: '',
     wake: null,
     idle: { subscriptions, token: 77, worker: 1 },
   })

@@ -173,6 +173,45 @@ test('a total is exact to 10,000 and then an estimate', async () => {
   expect(all.total).toBeGreaterThan(10_000)
 })
 
+/** 60,000 events: the even ones of type a with tag t, the odd ones of type b, and the last third tagged as late. */
+async function correlated({ db }: Engine): Promise<void> {
+  await db.query(
+    `insert into ${db.schema}.events (id, type, tags, payload, owed, created_at)
+    select n, case when n % 2 = 0 then 'a' else 'b' end,
+      nullif(array_remove(array[case when n % 2 = 0 then 't' end, case when n > 40000 then 'late' end], null), '{}'),
+      '1', '{}', ${db.schema}.clock()
+    from generate_series(1, 60000) as n`,
+  )
+  await db.query('vacuum analyze')
+}
+
+test('conditions that seldom meet are counted, and those that often do are estimated', async () => {
+  const engine = await openEngine()
+  await correlated(engine)
+  const never = await listEvents(engine.db, { type: 'b', tags: ['t'] })
+  expect(never).toMatchObject({ events: [], total: 0, totalIsEstimate: false, nextCursor: null })
+  const always = await listEvents(engine.db, { type: 'a', tags: ['t'], limit: 2 })
+  expect(always.events.map(({ id }) => id)).toEqual([2, 4])
+  expect(always.totalIsEstimate).toBe(true)
+  expect(always.total).toBeGreaterThan(20_000)
+  expect(always.total).toBeLessThan(40_000)
+  const late = await listEvents(engine.db, { type: 'b', tags: ['late'] })
+  expect(late).toMatchObject({ total: 10_000, totalIsEstimate: false })
+})
+
+test('what came up only lately is found from either end and from the middle', async () => {
+  const engine = await openEngine()
+  await correlated(engine)
+  const late = { tags: ['late'], limit: 2 }
+  expect(await idsOf(engine, late)).toEqual([40_001, 40_002])
+  expect(await idsOf(engine, { ...late, order: 'desc' })).toEqual([60_000, 59_999])
+  const before = (id: number) => Buffer.from(`asc:${id}`).toString('base64url')
+  expect(await idsOf(engine, { ...late, cursor: before(20_000) })).toEqual([40_001, 40_002])
+  expect(await idsOf(engine, { ...late, cursor: before(50_000) })).toEqual([50_001, 50_002])
+  expect(await idsOf(engine, { ...late, status: 'COMPLETED' })).toEqual([40_001, 40_002])
+  expect(await idsOf(engine, { ...late, type: 'a', cursor: before(7) })).toEqual([40_002, 40_004])
+})
+
 test.each([
   [{ limit: 0 }, 'limit'],
   [{ limit: 1001 }, 'limit'],

@@ -68,7 +68,7 @@ async function engineOn(db: PostgresDatabase): Promise<Engine> {
     },
     async publish(...events) {
       const parsed = events.map((event) => parseEvent({ type: 'note', payload: 1, ...event } as EventInput))
-      const { published } = await publish(db, { events: parsed, scope: '', wake: null })
+      const { published } = await publish(db, { events: parsed, wake: null })
       return published.map(({ id }) => id)
     },
     async lease(subscription, { begins = 'granted', leaseMs = 30_000 } = {}) {

@@ -22,7 +22,7 @@ export async function publishEvents(
   { events: shapes, transaction: slot, idle = null }: PublishCommand,
 ): Promise<void> {
   const events = shapes.map((shape) => parseEvent(inputOf(simulation, shape, slot)))
-  const request = { events, scope: '', wake: null }
+  const request = { events, wake: null }
   const open = slot === null ? undefined : (simulation.open[slot] ?? (await openIn(simulation, slot)))
   const { published: answers, runs } =
     open === undefined

@@ -1,0 +1,171 @@
+import { PosthornError } from '../errors.ts'
+import { toDetail } from './text.ts'
+
+/**
+ * Takes JSON text apart one level deep and leaves every value as the text it was: whitespace, key order, duplicate
+ * keys and twenty-digit numbers survive. The values themselves are not checked here; whoever reads one parses it.
+ */
+
+/** A member of an object: `text` is the exact text of its value. */
+export interface Member {
+  readonly key: string
+  readonly text: string
+}
+
+/** Nothing that is read by its members has more of them. */
+const membersMax = 1_000
+
+/** The members of a JSON object, in order. A name that comes twice has no one meaning, so it is refused. */
+export function readMembers(text: string, what: string): Member[] {
+  let at = skipSpace(text, 0)
+  if (text.charCodeAt(at) !== openBrace) throw badJson(`${what} is not an object`)
+  const members: Member[] = []
+  const seen = new Set<string>()
+  at = skipSpace(text, at + 1)
+  if (text.charCodeAt(at) === closeBrace) {
+    checkEnd(text, at + 1)
+    return members
+  }
+  for (;;) {
+    if (text.charCodeAt(at) !== quote) throw badJson(`a name is expected at character ${at} of ${what}`)
+    const afterName = endOfString(text, at)
+    const key = nameOf(text, at, afterName)
+    if (seen.has(key)) {
+      throw new PosthornError('BAD_EVENT', { field: toDetail(key), expected: 'given once', value: 'twice' })
+    }
+    seen.add(key)
+    at = skipSpace(text, afterName)
+    if (text.charCodeAt(at) !== colon) throw badJson(`a colon is expected at character ${at} of ${what}`)
+    const start = skipSpace(text, at + 1)
+    const end = endOfValue(text, start)
+    members.push({ key, text: text.slice(start, end) })
+    if (members.length > membersMax) throw badJson(`${what} has more than ${membersMax} members`)
+    at = skipSpace(text, end)
+    const next = text.charCodeAt(at)
+    if (next === closeBrace) {
+      checkEnd(text, at + 1)
+      return members
+    }
+    if (next !== comma) throw badJson(`a comma is expected at character ${at} of ${what}`)
+    at = skipSpace(text, at + 1)
+  }
+}
+
+/** The exact texts of the elements of a JSON array. Of more than `elementsMax` only one more is read. */
+export function readElements(text: string, what: string, elementsMax = Number.POSITIVE_INFINITY): string[] {
+  let at = skipSpace(text, 0)
+  if (text.charCodeAt(at) !== openBracket) throw badJson(`${what} is not an array`)
+  const elements: string[] = []
+  at = skipSpace(text, at + 1)
+  if (text.charCodeAt(at) === closeBracket) {
+    checkEnd(text, at + 1)
+    return elements
+  }
+  for (;;) {
+    const end = endOfValue(text, at)
+    elements.push(text.slice(at, end))
+    if (elements.length > elementsMax) return elements
+    at = skipSpace(text, end)
+    const next = text.charCodeAt(at)
+    if (next === closeBracket) {
+      checkEnd(text, at + 1)
+      return elements
+    }
+    if (next !== comma) throw badJson(`a comma is expected at character ${at} of ${what}`)
+    at = skipSpace(text, at + 1)
+  }
+}
+
+/** The value of a member that is read as a whole. */
+export function parseMember({ key, text }: Member): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw badJson(`the value of ${key} is not JSON`)
+  }
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+/** Strict: a byte that was replaced on the way in could not be given back on the way out. */
+export function decodeUtf8(bytes: Uint8Array): string {
+  let text: string
+  try {
+    text = utf8.decode(bytes)
+  } catch {
+    throw badJson('it is not UTF-8')
+  }
+  if (text.charCodeAt(0) === byteOrderMark) throw badJson('it begins with a byte order mark')
+  return text
+}
+
+/** Where the value that begins here ends: after its closing bracket or quote, or before the next delimiter. */
+function endOfValue(text: string, start: number): number {
+  const first = text.charCodeAt(start)
+  if (first === quote) return endOfString(text, start)
+  if (first === openBrace || first === openBracket) return endOfNested(text, start)
+  let at = start
+  while (at < text.length && !isDelimiter(text.charCodeAt(at))) at++
+  if (at === start) throw badJson(`a value is expected at character ${start}`)
+  return at
+}
+
+function endOfNested(text: string, start: number): number {
+  let depth = 0
+  for (let at = start; at < text.length; at++) {
+    const char = text.charCodeAt(at)
+    if (char === quote) at = endOfString(text, at) - 1
+    else if (char === openBrace || char === openBracket) depth++
+    else if ((char === closeBrace || char === closeBracket) && --depth === 0) return at + 1
+  }
+  throw badJson('it ends too early')
+}
+
+function endOfString(text: string, start: number): number {
+  let at = start
+  for (;;) {
+    at = text.indexOf('"', at + 1)
+    if (at < 0) throw badJson('it ends within a text')
+    let backslashes = 0
+    while (text.charCodeAt(at - 1 - backslashes) === backslash) backslashes++
+    if (backslashes % 2 === 0) return at + 1
+  }
+}
+
+function nameOf(text: string, start: number, end: number): string {
+  const name = text.slice(start + 1, end - 1)
+  if (plainName.test(name)) return name
+  try {
+    return JSON.parse(text.slice(start, end)) as string
+  } catch {
+    throw badJson(`the name at character ${start} is not JSON`)
+  }
+}
+
+const plainName = /^\w+$/
+
+function checkEnd(text: string, from: number): void {
+  const at = skipSpace(text, from)
+  if (at < text.length) throw badJson(`it goes on after its end, at character ${at}`)
+}
+
+function skipSpace(text: string, from: number): number {
+  let at = from
+  while (isSpace(text.charCodeAt(at))) at++
+  return at
+}
+
+function isSpace(char: number): boolean {
+  return char === 32 || char === 10 || char === 13 || char === 9
+}
+
+function isDelimiter(char: number): boolean {
+  return char === comma || char === closeBrace || char === closeBracket || isSpace(char)
+}
+
+function badJson(reason: string): PosthornError {
+  return new PosthornError('BAD_JSON', { reason })
+}
+
+const [quote, backslash, comma, colon] = [34, 92, 44, 58]
+const [openBrace, closeBrace, openBracket, closeBracket, byteOrderMark] = [123, 125, 91, 93, 0xfeff]

@@ -1,0 +1,49 @@
+/** A value somewhere in a payload: by the keys and indexes that lead to it, and its text. */
+export interface PayloadPath {
+  readonly path: readonly string[]
+  readonly value: string
+}
+
+/** Whether the payload has every value at its place. One that can't be read has none. */
+export function hasValues(payloadText: string, paths: readonly PayloadPath[]): boolean {
+  const payload = parse(payloadText)
+  return (
+    payload !== unreadable &&
+    paths.every(({ path, value }) => isText(valueAt(payload, path), value, payloadText))
+  )
+}
+
+const unreadable = Symbol('unreadable')
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return unreadable
+  }
+}
+
+const indexForm = /^(0|[1-9]\d*)$/
+
+function valueAt(payload: unknown, path: readonly string[]): unknown {
+  let value = payload
+  for (const key of path) {
+    if (typeof value !== 'object' || value === null) return undefined
+    if (Array.isArray(value) ? !indexForm.test(key) : !Object.hasOwn(value, key)) return undefined
+    value = (value as Record<string, unknown>)[key]
+  }
+  return value
+}
+
+/** As JSON writes it, but for the quotes of a string. */
+function isText(value: unknown, text: string, payloadText: string): boolean {
+  if (typeof value === 'string') return value === text
+  if (typeof value === 'boolean' || value === null) return String(value) === text
+  return typeof value === 'number' && isNumberText(value, text, payloadText)
+}
+
+/** Parsing has rounded what has more than 16 digits: then the digits must stand in the payload as they are asked for. */
+function isNumberText(value: number, text: string, payloadText: string): boolean {
+  if (String(value) === text) return Number.isSafeInteger(value) || payloadText.includes(text)
+  return text !== '' && Number(text) === value && payloadText.includes(text)
+}
