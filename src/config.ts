@@ -72,16 +72,19 @@ export function readConfig(
       })
     }
   }
-  const pollMs = integer('pollMs', options.pollMs ?? number(env.POLL_INTERVAL_MS) ?? 100, 1, 60_000)
+  const pollMs = integer('pollMs', options.pollMs ?? number(given(env.POLL_INTERVAL_MS)) ?? 100, 1, 60_000)
   return Object.freeze({
-    database: options.database ?? env.DATABASE_URL,
-    dataDirectory: text('dataDirectory', options.dataDirectory ?? env.POSTHORN_DATA_DIR ?? './posthorn-data'),
+    database: options.database ?? given(env.DATABASE_URL),
+    dataDirectory: text(
+      'dataDirectory',
+      options.dataDirectory ?? given(env.POSTHORN_DATA_DIR) ?? './posthorn-data',
+    ),
     schema: options.schema ?? 'posthorn',
     shard: integer('shard', options.shard ?? 0, 0, shardMax),
     requireRoute: flag('requireRoute', options.requireRoute ?? false),
     migrate: flag('migrate', options.migrate ?? true),
     upkeep: flag('upkeep', options.upkeep ?? true),
-    log: options.log ?? env.LOG_LEVEL ?? 'warn',
+    log: level('log', options.log ?? given(env.LOG_LEVEL) ?? 'warn'),
     workerId: text('workerId', options.workerId ?? `${hostname()}:${process.pid}`),
     pollMs,
     idlePollMs: integer('idlePollMs', options.idlePollMs ?? Math.max(1_000, pollMs), pollMs, 60_000),
@@ -108,6 +111,69 @@ export const optionNames: readonly string[] = [
   'prepared',
   'statementTimeoutMs',
 ]
+
+const roles = ['api', 'dispatcher', 'upkeep'] as const
+export type Role = (typeof roles)[number]
+
+/** What `posthorn serve` is told by its environment, apart from what it hands on to `createPosthorn`. */
+export interface ServerConfig {
+  /** 0: any free one. */
+  readonly port: number
+  readonly host: string
+  readonly roles: readonly Role[]
+  readonly adminKey: string | undefined
+  readonly database: string | undefined
+  readonly dataDirectory: string | undefined
+  readonly logLevel: string
+}
+
+export function readServerConfig(env: NodeJS.ProcessEnv = process.env): ServerConfig {
+  return Object.freeze({
+    port: port(given(env.PORT) ?? '8080'),
+    host: text('HOST', given(env.HOST) ?? '127.0.0.1'),
+    roles: rolesOf(given(env.POSTHORN_ROLES) ?? roles.join(',')),
+    adminKey: given(env.POSTHORN_ADMIN_KEY),
+    database: given(env.DATABASE_URL),
+    dataDirectory: given(env.POSTHORN_DATA_DIR),
+    logLevel: level('LOG_LEVEL', given(env.LOG_LEVEL) ?? 'info'),
+  })
+}
+
+export const serverVariables: readonly string[] = [
+  'PORT',
+  'HOST',
+  'POSTHORN_ROLES',
+  'POSTHORN_ADMIN_KEY',
+  'DATABASE_URL',
+  'POSTHORN_DATA_DIR',
+  'LOG_LEVEL',
+]
+
+/** A variable that is set to nothing is how many files of settings leave one out. */
+function given(value: string | undefined): string | undefined {
+  return value === '' ? undefined : value
+}
+
+function port(value: string): number {
+  if (/^\d{1,5}$/.test(value) && Number(value) <= 65_535) return Number(value)
+  throw new PosthornError('BAD_OPTION', { option: 'PORT', expected: 'a port from 0 to 65535', value })
+}
+
+function rolesOf(list: string): Role[] {
+  const asked = list.split(',').map((role) => role.trim())
+  const stranger = asked.find((role) => !roles.some((known) => known === role))
+  if (stranger === undefined) return roles.filter((role) => asked.includes(role))
+  const expected = `a list of ${roles.join(', ')}`
+  throw new PosthornError('BAD_OPTION', { option: 'POSTHORN_ROLES', expected, value: stranger || 'nothing' })
+}
+
+const logLevels: readonly string[] = ['silent', 'fatal', 'error', 'warn', 'info', 'debug', 'trace']
+
+function level<Value extends LogOption>(option: string, value: Value): Value {
+  if (typeof value !== 'string' || logLevels.includes(value)) return value
+  const expected = `one of ${logLevels.join(', ')}`
+  throw new PosthornError('BAD_OPTION', { option, expected, value: toDetail(value) })
+}
 
 function number(value: string | undefined): number | undefined {
   return value === undefined ? undefined : Number(value)

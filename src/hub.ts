@@ -1,21 +1,16 @@
 import { EventEmitter } from 'node:events'
 import type { Database } from './db/database.ts'
+import type { Directory } from './directory.ts'
 import type { Catalogue, EventToPublish } from './domain/catalogue.ts'
 import type { EventInput } from './domain/event.ts'
-import { type PolledLease, PolledLeases } from './domain/polled-leases.ts'
-import { describeError } from './domain/settlement.ts'
 import type { StoredEvent } from './domain/stored-event.ts'
-import {
-  defineSubscription,
-  integer,
-  type Subscription,
-  type SubscriptionOptions,
-} from './domain/subscription.ts'
-import { toStorable } from './domain/text.ts'
+import { defineSubscription, type Subscription, type SubscriptionOptions } from './domain/subscription.ts'
+import { toReason } from './domain/text.ts'
+import { within } from './domain/within.ts'
 import { PosthornError } from './errors.ts'
-import { newToken } from './lease-source.ts'
 import type { Burial, HubEvents } from './observe/hub-events.ts'
 import type { Metrics } from './observe/metrics.ts'
+import { type Action, recordAction } from './operations/admin-log.ts'
 import type { Admitter } from './operations/admit.ts'
 import { type Cancelled, cancelEvents } from './operations/cancel.ts'
 import {
@@ -35,21 +30,25 @@ import {
 import { type EventDetails, getEvent } from './operations/events.ts'
 import { blockingLetter, unblockLane } from './operations/lanes.ts'
 import { type EventFilter, type EventPage, listEvents } from './operations/list-events.ts'
-import { completionOf, poll } from './operations/poll.ts'
 import { type Redriven, redrive } from './operations/redrive.ts'
 import { reset } from './operations/reset.ts'
-import { type SettleRequest, settle } from './operations/settle.ts'
-import { type LateAnswer, settleLate } from './operations/settle-late.ts'
-import {
-  deleteSubscription,
-  findSubscription,
-  listSubscriptions,
-  upsertSubscription,
-} from './operations/subscriptions.ts'
+import { type PayloadSearch, type PayloadSearchPage, searchPayload } from './operations/search-payload.ts'
+import { deleteSubscription, listSubscriptions, upsertSubscription } from './operations/subscriptions.ts'
 import { listWorkers, type Worker } from './operations/workers.ts'
+import { type FinalizeOptions, Polling, type PollOptions } from './polling.ts'
 import type { PublishedEvent, Publisher, PublishOptions } from './publisher.ts'
+import type { Pull } from './pull.ts'
 
-export type { HubEvents }
+export type { Cancelled } from './operations/cancel.ts'
+export type { LogEntry } from './operations/event-log.ts'
+export type { EventDetails } from './operations/events.ts'
+export type { LeaseClaim } from './operations/find-leases.ts'
+export type { EventFilter } from './operations/list-events.ts'
+export type { Published } from './operations/publish.ts'
+export type { SettlementRecord } from './operations/settlement-record.ts'
+export type { DatedSubscription } from './operations/subscriptions.ts'
+export type { Reply, Report } from './pull-settle.ts'
+export type { FinalizeOptions, HubEvents, PollOptions }
 
 export interface HubParts {
   readonly db: Database
@@ -58,47 +57,34 @@ export interface HubParts {
   readonly metrics: Metrics
   readonly worker: () => Promise<number>
   readonly buried: (burial: Burial) => void
+  readonly directory: Directory
+  readonly pull: Pull
+  /** Throws unless the database answers and its schema is what this version expects. */
+  readonly ready: () => Promise<void>
 }
 
-export interface PollOptions {
-  /** Which pull subscription. Default: the work queue, where every event with tags goes. */
-  readonly subscription?: string
-  /** Only events with any of these tags. */
-  readonly tags?: readonly string[]
-  /** 1,000 to 43,200,000. Default: the subscription's. */
-  readonly leaseMs?: number
-}
+/** How long whoever asks whether we are ready is kept waiting. */
+const readyMs = 1_500
 
-export interface FinalizeOptions {
-  /** Through which subscription it was polled; needed only where it is held through several. */
-  readonly subscription?: string
-}
-
-const reasonCharsMax = 4_000
-
-interface Polled extends PolledLease {
-  readonly subscriptionNo: number
-  readonly request: SettleRequest
-  readonly type: string | null
-  readonly stopsLane: string | null
-}
-
-interface Ending {
-  readonly settlement: 'completed' | 'buried'
-  readonly reason: string | null
-}
-
-/** The operations bound to a database: what library users see, and later the routes. */
+/** The operations bound to a database: what library users and the routes see. */
 export class Hub<C extends Catalogue = Catalogue> {
   readonly events = new EventEmitter<HubEvents>()
   readonly metrics: Metrics
+  /** Leases for workers elsewhere. */
+  readonly pull: Pull
   readonly #parts: HubParts
-  /** What `poll` has leased in this hub and `finalize` will settle. */
-  readonly #polled = new PolledLeases<Polled>()
+  readonly #polling: Polling
 
   constructor(parts: HubParts) {
     this.#parts = parts
+    this.#polling = new Polling(parts)
     this.metrics = parts.metrics
+    this.pull = parts.pull
+  }
+
+  /** All metrics as Prometheus reads them; without the database, those that need none. */
+  scrape(): Promise<string> {
+    return this.metrics.registry.metrics()
   }
 
   /** Stores the event and what is owed of it; resolves once that is durable (or, with `tx`, part of it). */
@@ -111,15 +97,28 @@ export class Hub<C extends Catalogue = Catalogue> {
     return this.#parts.publisher.publishMany(events as readonly EventInput[], options)
   }
 
+  /** What is parsed already: the routes keep the text that came. */
+  get publisher(): Publisher {
+    return this.#parts.publisher
+  }
+
+  /** The subscriptions by name and number, as of a moment ago. */
+  get directory(): Directory {
+    return this.#parts.directory
+  }
+
   /** Creates or changes a durable pull subscription. */
   async subscribe(types: string | readonly string[], options: SubscriptionOptions): Promise<Subscription> {
     const definition = defineSubscription('pull', typeof types === 'string' ? [types] : types, options)
-    return (await upsertSubscription(this.#parts.db, definition)).subscription
+    const { subscription } = await upsertSubscription(this.#parts.db, definition)
+    this.#parts.directory.forget()
+    return subscription
   }
 
   /** Ends a subscription: what still waits for it is cancelled, and stays visible. */
   async unsubscribe(name: string): Promise<void> {
     const no = await deleteSubscription(this.#parts.db, name)
+    this.#parts.directory.forget()
     if (no === undefined) throw new PosthornError('NOT_FOUND', { what: 'subscription', id: name })
   }
 
@@ -143,29 +142,8 @@ export class Hub<C extends Catalogue = Catalogue> {
   }
 
   /** Leases the oldest event that waits, or undefined. This hub remembers the lease for `finalize`. */
-  async poll(options: PollOptions = {}): Promise<StoredEvent | undefined> {
-    const asked =
-      options.leaseMs === undefined ? undefined : integer('leaseMs', options.leaseMs, 1_000, 43_200_000)
-    const subscription = await this.#subscription(options.subscription ?? 'work')
-    const request = {
-      subscription,
-      leaseMs: asked ?? subscription.leaseMs,
-      tags: options.tags ?? null,
-      token: newToken(),
-      worker: await this.#parts.worker(),
-    }
-    const delivery = await poll(this.#parts.db, this.#parts.admitter, request)
-    if (delivery === undefined) return undefined
-    const { event } = delivery
-    this.#polled.remember({
-      eventId: event.id,
-      subscription: subscription.name,
-      subscriptionNo: subscription.no,
-      type: event.type,
-      stopsLane: subscription.onExhausted === 'block' ? event.orderingKey : null,
-      request: completionOf(delivery),
-    })
-    return event
+  poll(options?: PollOptions): Promise<StoredEvent | undefined> {
+    return this.#polling.poll(options)
   }
 
   /**
@@ -173,18 +151,8 @@ export class Hub<C extends Catalogue = Catalogue> {
    * once. Throws LEASE_LOST when the lease went to another, was buried, or ended otherwise; AMBIGUOUS_LEASE when
    * the event is held through several subscriptions and none is named.
    */
-  async finalize(
-    eventId: number,
-    errors: readonly unknown[] = [],
-    { subscription }: FinalizeOptions = {},
-  ): Promise<void> {
-    const polled = this.#polled.find(eventId, subscription)
-    const ending = endingOf(errors)
-    if (polled.ended === ending.settlement) return
-    const answer = polled.ended ?? (await this.#settlePolled(polled, ending))
-    if (answer === 'settled') return
-    const state = answer === 'lost' ? 'leased to another worker, waiting or buried' : 'settled otherwise'
-    throw new PosthornError('LEASE_LOST', { eventId, state })
+  finalize(eventId: number, errors?: readonly unknown[], options?: FinalizeOptions): Promise<void> {
+    return this.#polling.finalize(eventId, errors, options)
   }
 
   /** An event with where it stands, its deliveries and, if asked for, its log; undefined if there is none. */
@@ -194,6 +162,27 @@ export class Hub<C extends Catalogue = Catalogue> {
 
   listEvents(filter?: EventFilter): Promise<EventPage> {
     return listEvents(this.#parts.db, filter)
+  }
+
+  /** Events whose payload has certain values at certain paths, looked for within bounds. */
+  searchPayloads(search: PayloadSearch): Promise<PayloadSearchPage> {
+    return searchPayload(this.#parts.db, search)
+  }
+
+  /** Writes to the admin log who does what. */
+  record(action: Action): Promise<void> {
+    return recordAction(this.#parts.db, action)
+  }
+
+  /** Why it cannot do its work now; undefined: it can. */
+  async unready(): Promise<string | undefined> {
+    const late = new PosthornError('DATABASE_UNAVAILABLE', { reason: `it took more than ${readyMs} ms` })
+    try {
+      await within(this.#parts.ready(), readyMs, late)
+      return undefined
+    } catch (error) {
+      return error instanceof PosthornError ? error.code.toLowerCase() : 'database_unavailable'
+    }
   }
 
   deadLetters(filter?: DeadLetterFilter): Promise<DeadLetterPage> {
@@ -235,7 +224,7 @@ export class Hub<C extends Catalogue = Catalogue> {
     verb: 'retry' | 'skip' | 'discard',
   ): Promise<void> {
     const { db } = this.#parts
-    const lane = { subscription: (await this.#subscription(subscription)).no, orderingKey }
+    const lane = { subscription: (await this.#parts.directory.current(subscription)).no, orderingKey }
     if (verb === 'retry') {
       const letter = await blockingLetter(db, lane)
       if (letter !== undefined) {
@@ -245,35 +234,4 @@ export class Hub<C extends Catalogue = Catalogue> {
     } else if ((await unblockLane(db, { ...lane, verb })) !== undefined) return
     throw new PosthornError('NOT_BLOCKED', { key: orderingKey, subscription })
   }
-
-  async #settlePolled(polled: Polled, ending: Ending): Promise<LateAnswer> {
-    const { db, buried } = this.#parts
-    const { subscriptionNo, ...burial } = polled
-    const request = { ...polled.request, ...ending }
-    const [rejected] = await settle(db, [request])
-    const answer =
-      rejected === undefined ? 'settled' : await settleLate(db, { subscription: subscriptionNo, request })
-    // A call beside this one may have been told first.
-    if (polled.ended !== undefined || answer === 'settled otherwise') return answer
-    this.#polled.end(polled, answer === 'lost' ? 'lost' : ending.settlement)
-    if (polled.ended === 'buried') buried({ ...burial, reason: ending.reason ?? '' })
-    return answer
-  }
-
-  async #subscription(name: string): Promise<Subscription> {
-    const found = await findSubscription(this.#parts.db, this.#parts.db, name)
-    if (found === undefined) throw new PosthornError('NOT_FOUND', { what: 'subscription', id: name })
-    return found
-  }
-}
-
-function endingOf(errors: readonly unknown[]): Ending {
-  if (errors.length === 0) return { settlement: 'completed', reason: null }
-  const reason = toReason(`finalized with errors: ${errors.map(describeError).join('; ')}`)
-  return { settlement: 'buried', reason }
-}
-
-/** Kept whatever it holds. */
-function toReason(text: string): string {
-  return toStorable(String(text), reasonCharsMax)
 }

@@ -7,6 +7,7 @@ import type { Alerts } from './observe/alerts.ts'
 import type { Burial, HubEvents } from './observe/hub-events.ts'
 import type { Logger } from './observe/log.ts'
 import type { Metrics } from './observe/metrics.ts'
+import type { PullSettled } from './pull-settle.ts'
 import type { UpkeepObserver } from './upkeep/upkeep.ts'
 
 export interface Hooks {
@@ -77,7 +78,7 @@ export function observeRunner(hooks: Hooks): RunnerObserver {
       },
       lost: (delivery, why) => {
         const name = nameOf(delivery)
-        metrics.leasesLost.inc({ subscription: name })
+        metrics.leasesLost.inc({ subscription: metrics.label(name) })
         log.warn({ subscription: name, eventId: delivery.event.id, why }, 'A lease was lost')
         events.emit('lost', { subscription: name, eventId: delivery.event.id, why })
       },
@@ -92,19 +93,47 @@ export function observeRunner(hooks: Hooks): RunnerObserver {
   }
 }
 
+/** The same for what remote workers report. */
+export function observePull(hooks: Hooks): (settled: PullSettled) => void {
+  const { events, metrics, log } = hooks
+  const attempts = attemptCounters(metrics)
+  return guard(({ subscription, eventId, type, orderingKey, stopsLane, settlement, executionMs }) => {
+    attempts(subscription, settlement.kind).count(executionMs)
+    if (settlement.kind === 'retry') {
+      const { failures, afterMs, reason } = settlement
+      log.warn(
+        { subscription, eventId, type, failures, afterMs, reason: firstLine(reason) },
+        'An attempt failed',
+      )
+    }
+    if (settlement.kind === 'bury') {
+      const burial = { subscription, eventId, type, reason: settlement.reason }
+      tellBurial(hooks, { ...burial, stopsLane: stopsLane ? orderingKey : null })
+    }
+    if (events.listenerCount('settled') === 0) return
+    events.emit('settled', {
+      subscription,
+      eventId,
+      settlement: settlement.kind,
+      executionMs: executionMs ?? 0,
+    })
+  }, log)
+}
+
 /** Finding a labelled metric costs more than counting, so each is looked up once. */
 function attemptCounters(metrics: Metrics) {
-  const found = new Map<string, { count(executionMs: number): void }>()
-  return (subscription: string, settlement: string) => {
-    const key = `${subscription} ${settlement}`
+  const found = new Map<string, { count(executionMs: number | null): void }>()
+  return (name: string, settlement: string) => {
+    const key = `${name} ${settlement}`
     let counters = found.get(key)
     if (counters === undefined) {
+      const subscription = metrics.label(name)
       const total = metrics.attempts.labels({ subscription, settlement })
       const seconds = metrics.executionSeconds.labels({ subscription })
       counters = {
         count: (executionMs) => {
           total.inc()
-          seconds.observe(executionMs / 1000)
+          if (executionMs !== null) seconds.observe(executionMs / 1000)
         },
       }
       found.set(key, counters)

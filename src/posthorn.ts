@@ -1,51 +1,46 @@
 import { randomUUID } from 'node:crypto'
 import type { Config } from './config.ts'
 import type { Handler } from './consume/attempt.ts'
+import { defineRegistration, type HandlerOptions, type Registration } from './consume/registration.ts'
 import { Runner } from './consume/runner.ts'
 import { Share } from './consume/share.ts'
 import type { Listening } from './db/database.ts'
 import type { EmbeddedServer } from './db/embedded.ts'
+import { checkSchema } from './db/migrate.ts'
 import type { PostgresDatabase } from './db/postgres.ts'
+import { Directory } from './directory.ts'
 import type { Catalogue, EventFor, EventPattern } from './domain/catalogue.ts'
-import {
-  defineSubscription,
-  integer,
-  type Subscription,
-  type SubscriptionDefinition,
-  type SubscriptionOptions,
-} from './domain/subscription.ts'
+import type { LeasedRun } from './domain/delivery.ts'
+import type { NewEvent } from './domain/event.ts'
+import type { Subscription } from './domain/subscription.ts'
 import { PosthornError } from './errors.ts'
 import { Hub } from './hub.ts'
 import { LeaseSource, newToken } from './lease-source.ts'
 import { Alerts } from './observe/alerts.ts'
+import { observeFigures } from './observe/gauges.ts'
 import type { Burial } from './observe/hub-events.ts'
 import type { Logger } from './observe/log.ts'
-import { createMetrics, observeGauge } from './observe/metrics.ts'
+import { createMetrics } from './observe/metrics.ts'
+import { observePickup } from './observe/pickup.ts'
 import { traced } from './observe/tracing.ts'
-import { guard, observeRunner, observeUpkeep, tellBurial } from './observers.ts'
+import { guard, observePull, observeRunner, observeUpkeep, tellBurial } from './observers.ts'
 import { Admitter } from './operations/admit.ts'
 import type { PublishAnswer } from './operations/publish.ts'
 import { isRouted } from './operations/routes.ts'
-import { listSubscriptions, touchHandlers, upsertSubscription } from './operations/subscriptions.ts'
-import { registerWorker, rememberWorker } from './operations/workers.ts'
+import { readStats } from './operations/stats.ts'
+import { listSubscriptions, upsertSubscription } from './operations/subscriptions.ts'
+import { rememberWorker } from './operations/workers.ts'
 import { Publisher } from './publisher.ts'
-import { Loop } from './upkeep/loop.ts'
+import { Pull } from './pull.ts'
+import type { Loop } from './upkeep/loop.ts'
+import { presenceLoop } from './upkeep/presence.ts'
 import { Upkeep } from './upkeep/upkeep.ts'
 
-export interface HandlerOptions extends SubscriptionOptions {
-  /** How many attempts this process runs at once. Default 10. */
-  readonly concurrency?: number
-}
+export type { HandlerOptions }
 
 export interface StopOptions {
   /** How long handlers may take to end before they are aborted and handed back. Default 30,000. */
   readonly graceMs?: number
-}
-
-interface Registration {
-  readonly definition: SubscriptionDefinition
-  readonly handler: Handler
-  readonly concurrency: number
 }
 
 export interface PosthornParts {
@@ -86,7 +81,10 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const trouble = (error: unknown, doing: string) =>
       log.error({ err: error, doing }, 'Trouble while working')
     const worker = rememberWorker(db, config.workerId)
-    const tell = guard((answer: PublishAnswer) => this.#published(answer), log)
+    const tell = guard(
+      (answer: PublishAnswer, events: readonly NewEvent[]) => this.#published(answer, events),
+      log,
+    )
     const publisher = new Publisher({
       db,
       catalogue,
@@ -99,15 +97,20 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
           ? undefined
           : { subscriptions: idle, token: newToken(), worker: await worker() }
       },
-      published: async (answer, askedAt) => {
+      published: async (answer, events, askedAt) => {
         const taken = this.#runner.take(answer.runs, askedAt)
-        tell(answer)
+        for (const run of answer.runs) leased(run, subscription(run.subscription).leaseMs)
+        tell(answer, events)
         await taken
       },
+      took: (ms) => metrics.publishSeconds.observe(ms / 1000),
       trouble,
     })
     const buried = guard((burial: Burial) => tellBurial(hooks, burial), log)
-    super({ db, publisher, admitter, metrics, worker, buried })
+    const directory = new Directory(db)
+    const leased = (run: LeasedRun, leaseMs: number) => observePickup(metrics, run, leaseMs)
+    const pull = new Pull({ db, admitter, directory, trouble, leased, settled: (one) => tellSettled(one) })
+    super({ db, publisher, admitter, metrics, worker, buried, directory, pull, ready: () => checkSchema(db) })
     this.log = log
     this.#config = config
     this.#db = db
@@ -127,27 +130,29 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     })
     const subscription = (no: number) => subscriptions.get(no) as Subscription
     const hooks = { events: this.events, metrics, alerts: this.#alerts, log, subscription }
+    const tellSettled = observePull(hooks)
     this.#runner = new Runner({
       source: new LeaseSource({
-        ...{ db, admitter, worker, subscription, trouble },
+        ...{ db, admitter, worker, subscription, trouble, leased },
         admitted: () => this.#runner.wake(),
       }),
       pollMs: config.pollMs,
       idlePollMs: config.idlePollMs,
       observe: observeRunner(hooks),
     })
-    observeGauge(metrics.underWay, () => this.#runner.underWay)
-    this.#upkeep = new Upkeep(db, admitter, observeUpkeep({ ...hooks, wake: () => this.#runner.wake() }))
-    this.#presence = new Loop({
-      name: 'saying that this process is here',
-      everyMs: 10_000,
+    db.waited = (ms) => metrics.poolWaitSeconds.observe(ms / 1000)
+    observeFigures(metrics, {
+      underWay: () => this.#runner.underWay,
+      longPolls: () => pull.waiting,
+      connections: () => db.connections,
+      stats: () => readStats(db),
       trouble,
-      step: async () => {
-        await registerWorker(db, config.workerId)
-        await touchHandlers(db, [...subscriptions.keys()])
-        await this.#refresh()
-        return false
-      },
+    })
+    this.#upkeep = new Upkeep(db, admitter, observeUpkeep({ ...hooks, wake: () => this.wake() }))
+    this.#presence = presenceLoop({
+      ...{ db, trouble, workerId: config.workerId },
+      handled: () => [...subscriptions.keys()],
+      also: () => this.#refresh().then(() => pull.tellWorkers()),
     })
   }
 
@@ -167,25 +172,14 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     options: HandlerOptions,
     handler: Handler<EventFor<C, Pattern>>,
   ): this {
-    const { concurrency = 10, ...rest } = options
-    if (typeof handler !== 'function') {
-      throw new PosthornError('BAD_OPTION', {
-        option: 'handler',
-        expected: 'a function',
-        value: typeof handler,
-      })
-    }
-    const types = typeof pattern === 'string' ? [pattern] : (pattern as readonly string[])
-    const definition = defineSubscription('handler', types, rest)
-    if (this.#state !== 'open' || this.#registrations.has(definition.name)) {
+    const types = pattern as string | readonly string[]
+    const registration = defineRegistration(types, options, handler as Handler)
+    const { name } = registration.definition
+    if (this.#state !== 'open' || this.#registrations.has(name)) {
       const expected = this.#state === 'open' ? 'unused' : 'registered before start()'
-      throw new PosthornError('BAD_OPTION', { option: 'name', expected, value: definition.name })
+      throw new PosthornError('BAD_OPTION', { option: 'name', expected, value: name })
     }
-    this.#registrations.set(definition.name, {
-      definition,
-      handler: handler as Handler,
-      concurrency: integer('concurrency', concurrency, 1, 10_000),
-    })
+    this.#registrations.set(name, registration)
     return this
   }
 
@@ -204,11 +198,11 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     for (const registration of this.#registrations.values()) await this.#register(registration)
     this.#listening ??= await this.#db.listen(this.#channel, {
       onNotify: (from) => {
-        if (from !== this.#processId) this.#runner.wake()
+        if (from !== this.#processId) this.wake()
       },
       onGap: () => {
         this.#admitter.forget()
-        this.#runner.wake()
+        this.wake()
       },
     })
     // Somebody may have called stop() meanwhile.
@@ -216,11 +210,13 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     if (this.#registrations.size > 0) this.#runner.start()
     if (this.#config.upkeep) this.#upkeep.start()
     this.#presence.start()
+    this.pull.start()
   }
 
   /** Looks for work now, instead of at the next poll. */
   wake(): void {
     this.#runner.wake()
+    this.pull.look()
   }
 
   /** One step of upkeep, for processes that run it by themselves; true while there is more. */
@@ -238,6 +234,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
   async #stop(graceMs: number): Promise<void> {
     await this.#starting?.catch(() => undefined)
     const parts = [
+      () => this.pull.stop(),
       () => this.#runner.stop(graceMs),
       () => Promise.all([this.#upkeep.stop(), this.#presence.stop(), this.#listening?.stop()]),
       () => this.#publisher.settled(),
@@ -279,7 +276,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     this.#runner.add(new Share(subscription, await traced(handler), concurrency))
   }
 
-  #published({ published, runs }: PublishAnswer): void {
+  #published({ published, runs }: PublishAnswer, events: readonly NewEvent[]): void {
     this.metrics.published.inc(published.length)
     const unrouted = published.filter((event) => event.owed.length === 0)
     if (unrouted.length > 0) this.metrics.unrouted.inc(unrouted.length)
@@ -287,6 +284,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const first = unrouted.filter((event) => !event.replayed && !event.conflict)
     if (first.length > 0) this.#upkeep.unrouted(first.map((event) => event.id))
     if (this.events.listenerCount('published') > 0) this.events.emit('published', published)
+    this.pull.published(published.map(({ owed }, place) => ({ owed, tags: events[place]?.tags ?? null })))
     // Within the process no database is needed to wake up, and what was handed over needs no waking.
     const handed = new Set(runs.map((run) => run.subscription))
     const isWaited = (no: number) => this.#subscriptions.has(no) && !handed.has(no)

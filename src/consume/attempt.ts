@@ -1,7 +1,7 @@
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
 import type { Outcome } from '../domain/settlement.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
-import { toDetail, toStorable } from '../domain/text.ts'
+import { toDetail, toReason } from '../domain/text.ts'
 import type { CallerTransaction } from '../domain/transaction.ts'
 import { PosthornError } from '../errors.ts'
 import type { HeldRun, Share } from './share.ts'
@@ -88,7 +88,7 @@ export class RunningAttempt implements Attempt {
   }
 
   bury(reason: string): void {
-    this.#chosen = { kind: 'buried', reason: toStorable(String(reason), reasonCharsMax) }
+    this.#chosen = { kind: 'buried', reason: toReason(reason) }
   }
 
   async completeIn(tx: CallerTransaction): Promise<void> {
@@ -145,5 +145,4 @@ export class RunningAttempt implements Attempt {
 }
 
 export const succeeded: Outcome = { kind: 'succeeded' }
-const reasonCharsMax = 4_000
 const snoozeMsMax = 365 * 24 * 60 * 60 * 1000

@@ -152,15 +152,15 @@ export class Runner {
     const wants = this.#wants(askedAt)
     if (wants.length === 0) return false
     this.#wakeup.looking()
-    const { runs, again } = await this.#source.lease(wants)
-    this.#hold(runs, askedAt)
+    const { runs, again, askedAt: askedBefore } = await this.#source.lease(wants)
+    this.#hold(runs, askedBefore ?? askedAt)
     if (runs.length === 0) {
       this.#wakeup.foundNothing()
       if (again) await this.#wakeup.pause(5)
       return again
     }
     const all = wants.every((want) => isBelow(want, runs))
-    this.#wakeup.found(all)
+    this.#wakeup.found(all && !again)
     return again || !all
   }
 

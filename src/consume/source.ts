@@ -33,6 +33,8 @@ export interface LeaseAnswer {
   readonly runs: readonly LeasedRun[]
   /** Something could not be looked at just now: ask again soon. */
   readonly again: boolean
+  /** Monotonic: when these were asked for, if not by this very call. */
+  readonly askedAt?: number
 }
 
 /** By the worker's own watch: how long after the lease it began, and how long it took. */

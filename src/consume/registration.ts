@@ -1,0 +1,39 @@
+import {
+  defineSubscription,
+  integer,
+  type SubscriptionDefinition,
+  type SubscriptionOptions,
+} from '../domain/subscription.ts'
+import { PosthornError } from '../errors.ts'
+import type { Handler } from './attempt.ts'
+
+export interface HandlerOptions extends SubscriptionOptions {
+  /** How many attempts this process runs at once. Default 10. */
+  readonly concurrency?: number
+}
+
+/** A handler and the subscription that it serves, as they will be started. */
+export interface Registration {
+  readonly definition: SubscriptionDefinition
+  readonly handler: Handler
+  readonly concurrency: number
+}
+
+export function defineRegistration(
+  types: string | readonly string[],
+  { concurrency = 10, ...options }: HandlerOptions,
+  handler: Handler,
+): Registration {
+  if (typeof handler !== 'function') {
+    throw new PosthornError('BAD_OPTION', {
+      option: 'handler',
+      expected: 'a function',
+      value: typeof handler,
+    })
+  }
+  return {
+    definition: defineSubscription('handler', typeof types === 'string' ? [types] : types, options),
+    handler,
+    concurrency: integer('concurrency', concurrency, 1, 10_000),
+  }
+}

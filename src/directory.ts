@@ -1,0 +1,112 @@
+import type { Database } from './db/database.ts'
+import { defineSubscription, type Subscription, type SubscriptionOptions } from './domain/subscription.ts'
+import { PosthornError } from './errors.ts'
+import {
+  createSubscription,
+  type DatedSubscription,
+  findSubscription,
+  listDatedSubscriptions,
+  listSubscriptions,
+  setSubscriptionStatus,
+} from './operations/subscriptions.ts'
+
+/** How old an entry may be. What must not be late (status, limits, routes) is asked in the statements themselves. */
+const freshMs = 5_000
+
+/**
+ * The subscriptions. Most requests need one and hardly any changes one, so those that are only looked up are as this
+ * process last read them.
+ */
+export class Directory {
+  readonly #db: Database
+  #byName = new Map<string, Subscription>()
+  #byNo = new Map<number, Subscription>()
+  #readAt = Number.NEGATIVE_INFINITY
+  #reading: Promise<void> | undefined
+
+  constructor(db: Database) {
+    this.#db = db
+  }
+
+  /** Throws NOT_FOUND. */
+  async named(name: string): Promise<Subscription> {
+    if (this.#isStale()) await this.#read()
+    // It may have been made a moment ago, anywhere.
+    return this.#byName.get(name) ?? this.current(name)
+  }
+
+  /** The same, straight from the database. */
+  async current(name: string): Promise<Subscription> {
+    const found = await findSubscription(this.#db, this.#db, name)
+    if (found === undefined) throw new PosthornError('NOT_FOUND', { what: 'subscription', id: name })
+    return found
+  }
+
+  /** By number; undefined if it is gone. */
+  async numbered(no: number): Promise<Subscription | undefined> {
+    if (this.#isStale() || !this.#byNo.has(no)) await this.#read()
+    return this.#byNo.get(no)
+  }
+
+  /** How many failures are allowed to an event that is owed to these: of work its own, else the most. */
+  async failuresMax(owed: readonly number[]): Promise<number | null> {
+    const work = owed.includes(0) ? [0] : owed
+    const found = await Promise.all(work.map((no) => this.numbered(no)))
+    const limits = found.flatMap((one) => (one === undefined ? [] : [one.retry.failuresMax]))
+    return limits.length === 0 ? null : Math.max(...limits)
+  }
+
+  /** All there are, straight from the database. */
+  list(): Promise<DatedSubscription[]> {
+    return listDatedSubscriptions(this.#db)
+  }
+
+  /** Throws NOT_FOUND. */
+  async get(id: string): Promise<DatedSubscription> {
+    const found = (await this.list()).find((one) => one.id === id)
+    if (found === undefined) throw new PosthornError('NOT_FOUND', { what: 'subscriber', id })
+    return found
+  }
+
+  /** Makes a pull subscription; its name must be free. */
+  async create(
+    types: readonly string[],
+    options: SubscriptionOptions,
+    status: 'active' | 'paused',
+  ): Promise<DatedSubscription> {
+    const { id } = await createSubscription(this.#db, defineSubscription('pull', types, options), status)
+    this.forget()
+    return this.get(id)
+  }
+
+  /** Pauses or resumes: a paused subscription is owed what it wants, and gives out nothing. */
+  async setStatus(id: string, status: 'active' | 'paused'): Promise<void> {
+    const no = await setSubscriptionStatus(this.#db, id, status)
+    if (no === undefined) throw new PosthornError('NOT_FOUND', { what: 'subscriber', id })
+    this.forget()
+  }
+
+  /** Something was changed here: the next question is answered by the database. */
+  forget(): void {
+    this.#readAt = Number.NEGATIVE_INFINITY
+  }
+
+  #isStale(): boolean {
+    return performance.now() - this.#readAt > freshMs
+  }
+
+  #read(): Promise<void> {
+    this.#reading ??= this.#readAll().finally(() => {
+      this.#reading = undefined
+    })
+    return this.#reading
+  }
+
+  async #readAll(): Promise<void> {
+    const askedAt = performance.now()
+    const subscriptions = await listSubscriptions(this.#db)
+    this.#byName = new Map(subscriptions.map((one) => [one.name, one]))
+    this.#byNo = new Map(subscriptions.map((one) => [one.no, one]))
+    this.#readAt = askedAt
+  }
+}

@@ -1,0 +1,267 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Database } from './db/database.ts'
+import type { Directory } from './directory.ts'
+import type { LeasedRun } from './domain/delivery.ts'
+import { formatLeaseToken } from './domain/lease-token.ts'
+import type { Subscription } from './domain/subscription.ts'
+import { PosthornError } from './errors.ts'
+import { newToken } from './lease-source.ts'
+import type { Admitter } from './operations/admit.ts'
+import { type FoundLease, findLeases, type LeaseClaim } from './operations/find-leases.ts'
+import { heartbeat } from './operations/heartbeat.ts'
+import { isLimited, poll } from './operations/poll.ts'
+import { release } from './operations/release.ts'
+import { readStandings, type Standing, type StandingDelivery } from './operations/standings.ts'
+import { type Started, start } from './operations/start.ts'
+import { type PullSettled, PullSettler, type Reply, type Report } from './pull-settle.ts'
+import { type Arrival, WaitingRoom } from './waiting-room.ts'
+import { WorkerNames } from './worker-names.ts'
+
+export interface PullParts {
+  readonly db: Database
+  readonly admitter: Admitter
+  readonly directory: Directory
+  readonly leased: (run: LeasedRun, leaseMs: number) => void
+  readonly settled: (settled: PullSettled) => void
+  readonly trouble: (error: unknown, doing: string) => void
+}
+
+export interface PullRequest {
+  readonly subscription: string
+  /** Any of these; null: whatever their tags. */
+  readonly tags: readonly string[] | null
+  readonly workerId: string
+  readonly limit: number
+  /** Null: the subscription's. */
+  readonly leaseMs: number | null
+  readonly waitMs: number
+  /** `'reported'`: the worker says later what it has begun, so that a crash is charged to that alone. */
+  readonly begins: 'granted' | 'reported'
+  readonly suspects: boolean
+  /** Aborted when nobody waits for the answer any more. */
+  readonly signal: AbortSignal
+}
+
+export interface Pulled {
+  readonly subscription: Subscription
+  readonly runs: readonly LeasedRun[]
+}
+
+export interface RenewRequest {
+  /** Null: the subscription's. */
+  readonly leaseMs: number | null
+  /** What runs now under this lease; null: as before. */
+  readonly begun: readonly number[] | null
+}
+
+export interface Renewed {
+  readonly token: string
+  readonly workerId: string | null
+  readonly leasedUntil: Date
+  /** What an operator has cancelled under this lease. */
+  readonly cancelled: readonly number[]
+}
+
+export interface LostLease {
+  readonly eventId: number
+  /** Null: whichever it may have been. */
+  readonly subscription: number | null
+}
+
+/** How long to wait for a lease that its own settlement holds locked. */
+const lockedPauseMs = 50
+const lockedTurnsMax = 20
+
+/** Leases for workers that share nothing with this process but a connection. */
+export class Pull {
+  readonly #parts: PullParts
+  readonly #room: WaitingRoom
+  readonly #workers: WorkerNames
+  readonly #settler: PullSettler
+  /** How many deliveries a run has held lately, by subscription: how many runs to look at. */
+  readonly #deliveriesPerRun = new Map<number, number>()
+
+  constructor(parts: PullParts) {
+    this.#parts = parts
+    this.#room = new WaitingRoom(parts)
+    this.#workers = new WorkerNames(parts.db)
+    this.#settler = new PullSettler({ ...parts, pull: this, room: this.#room, workers: this.#workers })
+  }
+
+  start(): void {
+    this.#room.start()
+  }
+
+  /** Whoever waits goes home empty-handed. */
+  async stop(): Promise<void> {
+    await this.#room.stop()
+  }
+
+  /** How many long polls wait. */
+  get waiting(): number {
+    return this.#room.size
+  }
+
+  /** Events were published in this process. */
+  published(arrivals: readonly Arrival[]): void {
+    this.#room.published(arrivals)
+  }
+
+  /** Something may have happened elsewhere. */
+  look(): void {
+    this.#room.look()
+  }
+
+  /** Says of all workers heard of lately that they live; those who wait do. */
+  async tellWorkers(): Promise<void> {
+    for (const name of this.#room.workerIds) this.#workers.hear(name)
+    await this.#workers.tell()
+  }
+
+  /** Each report is answered by itself; `records` says whether successes are answered with their record too. */
+  settle(reports: readonly Report[], options: { records: 'all' | 'failures' }): Promise<Reply[]> {
+    return this.#settler.settle(reports, options)
+  }
+
+  /** What waits, oldest first, at most one delivery per lane. Waits for it if asked to, without a connection. */
+  async lease(request: PullRequest): Promise<Pulled> {
+    const { directory } = this.#parts
+    const { tags, workerId, suspects, signal, waitMs } = request
+    const subscription = await directory.named(request.subscription)
+    if (subscription.via !== 'pull') {
+      throw new PosthornError('BAD_FIELD', {
+        field: 'subscription',
+        expected: 'a pull subscription',
+        value: `${subscription.name}, whose events go to a ${subscription.via}`,
+      })
+    }
+    const lease = () => this.#leaseOnce(subscription, request)
+    const limited = isLimited(subscription)
+    const waiting = { subscription: subscription.no, tags, workerId, suspects, limited, signal }
+    const runs = waitMs === 0 ? await lease() : await this.#room.until(lease, waiting, waitMs)
+    if (!signal.aborted) return { subscription, runs }
+    await this.handBack(runs)
+    return { subscription, runs: [] }
+  }
+
+  /** What nobody came for: as if it had never been leased. */
+  async handBack(runs: readonly LeasedRun[]): Promise<void> {
+    if (runs.length === 0) return
+    await release(
+      this.#parts.db,
+      runs.map(({ id, token }) => ({ runId: id, token })),
+    )
+    this.#room.look()
+  }
+
+  /** Renews everything that is leased under the same token. */
+  async renew(claim: LeaseClaim, { leaseMs, begun }: RenewRequest): Promise<Renewed> {
+    for (let turn = 0; ; turn++) {
+      const lease = await this.#held(claim)
+      const { runId, token } = lease
+      const ms = leaseMs ?? (await this.#parts.directory.numbered(lease.subscription))?.leaseMs ?? 60_000
+      const [held] = await heartbeat(this.#parts.db, [{ runId, token, leaseMs: ms, begun }])
+      if (held === undefined) throw await this.#lost(claim.eventId, lease.subscription)
+      if (held.leasedUntil !== null) {
+        const lane = lease.orderingKey !== null
+        const text = formatLeaseToken({ ...lease, lane })
+        const { workerId } = lease
+        return { token: text, workerId, leasedUntil: held.leasedUntil, cancelled: held.cancelled }
+      }
+      if (turn === lockedTurnsMax) throw await this.#lost(claim.eventId, lease.subscription)
+      await delay(lockedPauseMs)
+    }
+  }
+
+  /** Notes that an attempt has begun; doing it twice is doing it once. */
+  async begin(claim: LeaseClaim): Promise<Started> {
+    const { runId, token, subscription } = await this.#held(claim)
+    const started = await start(this.#parts.db, { runId, token, eventId: claim.eventId })
+    if (started === undefined) throw await this.#lost(claim.eventId, subscription)
+    return started
+  }
+
+  /** The errors for leases that are no longer held, with what has become of the deliveries. */
+  async lost(leases: readonly LostLease[]): Promise<PosthornError[]> {
+    const standings = await readStandings(
+      this.#parts.db,
+      leases.map(({ eventId }) => eventId),
+    )
+    return leases.map((lease) => describeLost(lease, standings.get(lease.eventId)))
+  }
+
+  /** The one lease in force that a claim can mean. Who asks for it lives. */
+  async #held(claim: LeaseClaim): Promise<FoundLease> {
+    const { db } = this.#parts
+    const [found = []] = await findLeases(db, [claim])
+    const held = found.filter((lease) => lease.inForce)
+    const worker = 'workerId' in claim ? claim.workerId : held[0]?.workerId
+    if (worker != null) this.#workers.hear(worker)
+    if (held.length > 1) throw await this.ambiguous(claim.eventId, held)
+    const subscription = 'token' in claim ? claim.token.subscription : null
+    return held[0] ?? Promise.reject(await this.#lost(claim.eventId, subscription))
+  }
+
+  async #lost(eventId: number, subscription: number | null): Promise<PosthornError> {
+    const [error] = await this.lost([{ eventId, subscription }])
+    return error as PosthornError
+  }
+
+  async ambiguous(eventId: number, leases: readonly FoundLease[]): Promise<PosthornError> {
+    const named = await Promise.all(
+      leases.map(({ subscription }) => this.#parts.directory.numbered(subscription)),
+    )
+    const names = named.map((subscription) => subscription?.name)
+    const subscriptions = names.sort().join(', ')
+    return new PosthornError('AMBIGUOUS_LEASE', { eventId, subscriptions })
+  }
+
+  async #leaseOnce(subscription: Subscription, request: PullRequest): Promise<readonly LeasedRun[]> {
+    const { db, admitter, leased, trouble } = this.#parts
+    const { tags, limit, begins, suspects, signal, workerId } = request
+    const leaseMs = request.leaseMs ?? subscription.leaseMs
+    if (signal.aborted) return []
+    const worker = await this.#workers.numberOf(workerId)
+    const take = (bounds: { eventsMax: number; runsMax: number; suspects: boolean }) =>
+      poll(db, admitter, { subscription, tags, begins, leaseMs, worker, token: newToken(), ...bounds })
+    const perRun = this.#deliveriesPerRun.get(subscription.no) ?? 1
+    const runsMax = Math.min(limit, Math.ceil(limit / perRun) + 1)
+    const runs = await take({ eventsMax: limit, runsMax, suspects })
+    this.#learn(subscription.no, runs)
+    const left = limit - countDeliveries(runs)
+    // Runs that are shorter than those before them: there may be more. But a suspect is handed out alone.
+    if (left > 0 && runs.length === runsMax && !runs.some((run) => run.suspect)) {
+      try {
+        runs.push(...(await take({ eventsMax: left, runsMax: left, suspects: false })))
+      } catch (error) {
+        // What is leased already must reach its worker.
+        trouble(error, 'leasing more')
+      }
+    }
+    for (const run of runs) leased(run, leaseMs)
+    return runs
+  }
+
+  #learn(subscription: number, runs: readonly LeasedRun[]): void {
+    if (runs.length === 0) return
+    const before = this.#deliveriesPerRun.get(subscription) ?? 1
+    this.#deliveriesPerRun.set(subscription, before + (countDeliveries(runs) / runs.length - before) / 4)
+  }
+}
+
+function countDeliveries(runs: readonly LeasedRun[]): number {
+  return runs.reduce((sum, run) => sum + run.deliveries.length, 0)
+}
+
+function describeLost({ eventId, subscription }: LostLease, standing: Standing | undefined): PosthornError {
+  if (standing === undefined) return new PosthornError('NOT_FOUND', { what: 'event', id: eventId })
+  const { status: eventStatus, deliveries } = standing
+  const meant = deliveries.filter((one) => subscription === null || one.subscription === subscription)
+  const state = meant.map(describeDelivery).join(', ') || eventStatus
+  return new PosthornError('LEASE_LOST', { eventId, state, eventStatus })
+}
+
+function describeDelivery({ state, worker, name }: StandingDelivery): string {
+  const holder = state === 'leased' && worker !== null ? ` by ${worker}` : ''
+  return `${state}${holder} in ${name}`
+}

@@ -1,0 +1,40 @@
+import type { Database } from './db/database.ts'
+import { registerWorker, touchWorkers } from './operations/workers.ts'
+
+const namesMax = 10_000
+
+/** The numbers of pull workers by their names, and which of them have been heard of since the last time it was told. */
+export class WorkerNames {
+  readonly #db: Database
+  readonly #numbers = new Map<string, number>()
+  readonly #heard = new Set<string>()
+
+  constructor(db: Database) {
+    this.#db = db
+  }
+
+  async numberOf(name: string): Promise<number> {
+    const known = this.#numbers.get(name)
+    if (known !== undefined) {
+      this.hear(name)
+      return known
+    }
+    const number = await registerWorker(this.#db, name)
+    const [oldest] = this.#numbers.size >= namesMax ? this.#numbers.keys() : []
+    if (oldest !== undefined) this.#numbers.delete(oldest)
+    this.#numbers.set(name, number)
+    return number
+  }
+
+  hear(name: string): void {
+    if (this.#heard.size < namesMax) this.#heard.add(name)
+  }
+
+  /** Says of everybody heard of that they live: one statement for all. */
+  async tell(): Promise<void> {
+    if (this.#heard.size === 0) return
+    const names = [...this.#heard]
+    this.#heard.clear()
+    await touchWorkers(this.#db, names)
+  }
+}
