@@ -1,0 +1,61 @@
+import type { Gauge } from 'prom-client'
+import type { Stats } from '../domain/stats.ts'
+import type { Metrics } from './metrics.ts'
+import { SharedReading } from './shared-reading.ts'
+
+/** Where the figures are that nobody counts: they are asked for when somebody reads the metrics. */
+export interface Figures {
+  readonly underWay: () => number
+  readonly longPolls: () => number
+  readonly connections: () => { readonly idle: number; readonly used: number; readonly waiting: number }
+  readonly stats: () => Promise<Stats>
+  readonly trouble: (error: unknown, doing: string) => void
+}
+
+const statsFreshMs = 10_000
+const statsWaitMsMax = 2_000
+
+/** Binds every gauge to its figure. Without the database those that come from it are left out. */
+export function observeFigures(metrics: Metrics, figures: Figures): void {
+  show(metrics.underWay, () => [[{}, figures.underWay()]])
+  show(metrics.longPolls, () => [[{}, figures.longPolls()]])
+  show(metrics.poolConnections, () =>
+    Object.entries(figures.connections()).map(([state, n]) => [{ state }, n]),
+  )
+  const reading = new SharedReading({
+    read: figures.stats,
+    freshMs: statsFreshMs,
+    waitMsMax: statsWaitMsMax,
+    now: () => performance.now(),
+    trouble: (error) => figures.trouble(error, 'reading figures for metrics'),
+  })
+  show(metrics.databaseUp, async () => [[{}, (await reading.get()) === undefined ? 0 : 1]])
+  const showStats = (gauge: Gauge, seriesOf: (stats: Stats) => Series) =>
+    show(gauge, async () => {
+      const stats = await reading.get()
+      return stats === undefined ? [] : seriesOf(stats)
+    })
+  const perQueue = (key: 'waiting' | 'delayed' | 'retries' | 'leased' | 'oldestSeconds') => (stats: Stats) =>
+    stats.queues.map((queue) => [{ subscription: queue.name }, queue[key]] as const)
+  showStats(metrics.queueDepth, perQueue('waiting'))
+  showStats(metrics.queueDelayed, perQueue('delayed'))
+  showStats(metrics.queueRetries, perQueue('retries'))
+  showStats(metrics.queueLeased, perQueue('leased'))
+  showStats(metrics.queueOldest, perQueue('oldestSeconds'))
+  showStats(metrics.deadLetters, ({ deadLetters }) => [[{}, deadLetters]])
+  showStats(metrics.oldestTransaction, ({ oldestTransactionSeconds }) => [[{}, oldestTransactionSeconds]])
+}
+
+type Series = readonly (readonly [labels: Readonly<Record<string, string>>, value: number])[]
+
+/** The gauge has these values whenever somebody reads it, and no others. */
+function show(gauge: Gauge, seriesOf: () => Series | Promise<Series>): void {
+  const collect = async () => {
+    const series = await seriesOf()
+    gauge.reset()
+    // Without labels it would start again at 0, and 0 is not the same as unknown.
+    gauge.remove({})
+    for (const [labels, value] of series) gauge.set({ ...labels }, value)
+  }
+  Object.assign(gauge, { collect })
+}
