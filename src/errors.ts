@@ -7,6 +7,31 @@ const errors = {
     status: 413,
     message: 'The payload has {bytes} bytes, more than {bytesMax}: store it elsewhere and send a URI.',
   },
+  BAD_JSON: { status: 400, message: 'The body is not JSON: {reason}.' },
+  BAD_FIELD: { status: 422, message: 'Expected {field} to be {expected}, got {value}.' },
+  BAD_REQUEST: { status: 400, message: 'The request cannot be understood: {reason}.' },
+  HEAD_TOO_LARGE: {
+    status: 431,
+    message: 'The first line of the request and its headers have more than {bytesMax} bytes.',
+  },
+  REQUEST_TIMEOUT: { status: 408, message: 'The request did not arrive in time.' },
+  BODY_TOO_LARGE: { status: 413, message: 'The body has more than {bytesMax} bytes.' },
+  UNSUPPORTED_MEDIA_TYPE: { status: 415, message: 'Expected {header} to be {expected}, got {value}.' },
+  UNAUTHORIZED: { status: 401, message: 'Expected Authorization to be Bearer and a valid API key.' },
+  FORBIDDEN: { status: 403, message: 'This needs the scope {scope}, which the key {key} does not have.' },
+  FOREIGN_REQUEST: {
+    status: 403,
+    message: 'Without API keys only this machine is answered, and {header} is {value}: create a key first.',
+  },
+  RATE_LIMITED: {
+    status: 429,
+    message:
+      'The key {key} has made more than {perSecond} requests per second: try again in {retryAfterSeconds} s.',
+  },
+  NO_ROUTE: { status: 404, message: 'There is no {method} {path}.' },
+  METHOD_NOT_ALLOWED: { status: 405, message: '{path} answers {allowed}, not {method}.' },
+  MAX_RETRIES_EXCEEDED: { status: 400, message: 'Max retries exceeded' },
+  INTERNAL: { status: 500, message: 'Something went wrong here; the log says more under {requestId}.' },
   SCHEMA_MISMATCH: { status: 422, message: 'The payload of {type} does not fit its schema: {issues}.' },
   IDEMPOTENCY_MISMATCH: {
     status: 422,
@@ -21,6 +46,7 @@ const errors = {
     status: 409,
     message: 'Event {eventId} is leased through several subscriptions ({subscriptions}): say which.',
   },
+  NAME_TAKEN: { status: 409, message: 'There is a subscription {name} already.' },
   NOT_BLOCKED: { status: 409, message: 'The lane {key} of {subscription} is not blocked.' },
   CANCEL_UNFINISHED: {
     status: 503,
@@ -41,6 +67,11 @@ const errors = {
     status: 500,
     message: 'The transaction has ended: no statement can run in it any more.',
   },
+  REMOTE_ATTEMPT: {
+    status: 500,
+    message:
+      'An attempt over HTTP cannot be completed inside a transaction: return from the handler, and let a repeat do no harm.',
+  },
   SCHEMA_NEWER: {
     status: 500,
     message:
@@ -48,7 +79,7 @@ const errors = {
   },
   SCHEMA_MISSING: {
     status: 500,
-    message: 'The schema {schema} lacks migrations {missing}: run the migrations first.',
+    message: 'The schema {schema} lacks migrations {missing}: run posthorn migrate first.',
   },
   MIGRATION_CHANGED: {
     status: 500,
@@ -76,6 +107,15 @@ const errors = {
     status: 500,
     message: 'The data directory {directory} is in use by process {pid}: {reason}.',
   },
+  BIND_REFUSED: {
+    status: 500,
+    message:
+      'Without API keys nobody may be let in from outside, so {host} is no address to listen on: run posthorn keys create --name admin --scopes admin, or set POSTHORN_ADMIN_KEY.',
+  },
+  PORT_IN_USE: {
+    status: 500,
+    message: 'Something else listens on port {port} of {host} already: stop it, or set PORT={portNext}.',
+  },
 } as const satisfies Record<string, { status: number; message: string }>
 
 export type ErrorCode = keyof typeof errors
@@ -97,6 +137,7 @@ export class PosthornError extends Error {
 }
 
 export const errorCodes = Object.keys(errors) as ErrorCode[]
+export const errorTable: Readonly<Record<ErrorCode, { status: number; message: string }>> = errors
 
 function fill(template: string, details: ErrorDetails): string {
   return template.replace(/\{(\w+)\}/g, (_, name: string) => show(details[name], name === 'log' ? 2000 : 200))

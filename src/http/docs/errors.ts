@@ -1,0 +1,122 @@
+import { type ErrorCode, type ErrorDetails, errorCodes, errorTable, PosthornError } from '../../errors.ts'
+import { problemType, retryAfterSeconds, toProblem } from '../problem.ts'
+import type { Route } from '../route.ts'
+import type { Response } from './document.ts'
+
+/** By status, as the document has them. */
+export function errorResponses(route: Route): (readonly [status: string, response: Response])[] {
+  const codes = errorsOf(route)
+  const statuses = [...new Set(codes.map((code) => errorTable[code].status))]
+  return statuses.map((status) => [
+    String(status),
+    responseOf(codes.filter((code) => errorTable[code].status === status)),
+  ])
+}
+
+/** One problem for each error that a route can give. */
+export function errorExamples(routes: readonly Route[]): Record<string, { summary: string; value: object }> {
+  const given = new Set(routes.flatMap(errorsOf))
+  const examples = errorCodes
+    .filter((code) => given.has(code))
+    .map((code) => {
+      const value = exampleProblem(code)
+      return [wireName(code), { summary: value.title, value }]
+    })
+  return Object.fromEntries(examples)
+}
+
+/** The whole table, with the names of the details left open. */
+export function errorWords(): Record<string, { status: number; message: string }> {
+  return Object.fromEntries(errorCodes.map((code) => [wireName(code), { ...errorTable[code] }]))
+}
+
+/** What the route says itself, and what any request like this can meet on its way. In the order of the table. */
+function errorsOf({ method, scope, body, errors = [] }: Route): ErrorCode[] {
+  // Leasing writes, whatever its method.
+  const writes = method !== 'HEAD' && (method !== 'GET' || scope === 'consume')
+  const met = new Set<ErrorCode>([...anyRequest, ...errors])
+  if (scope !== null) for (const code of anyKey) met.add(code)
+  if (scope !== null && writes) met.add('COMMIT_UNKNOWN')
+  // A body that nobody asked for is read all the same.
+  if (method !== 'GET' && method !== 'HEAD') for (const code of anyBody) met.add(code)
+  if (body !== undefined) met.add('BAD_JSON')
+  return errorCodes.filter((code) => met.has(code))
+}
+
+const anyRequest = ['BAD_REQUEST', 'BAD_FIELD', 'HEAD_TOO_LARGE', 'REQUEST_TIMEOUT', 'INTERNAL'] as const
+const anyKey = [
+  'UNAUTHORIZED',
+  'FORBIDDEN',
+  'FOREIGN_REQUEST',
+  'RATE_LIMITED',
+  'DATABASE_UNAVAILABLE',
+] as const
+const anyBody = ['BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE'] as const
+
+function responseOf(codes: readonly ErrorCode[]): Response {
+  const problems = codes.map(exampleProblem)
+  const isWorthRetrying = problems.some((problem) => retryAfterSeconds(problem) !== undefined)
+  const names = codes.map(wireName)
+  return {
+    description: `${problems.map(({ title }) => title).join(', ')}.`,
+    ...(isWorthRetrying && { headers: { 'retry-after': retryAfter } }),
+    content: {
+      [problemType]: {
+        schema: { $ref: '#/components/schemas/Problem' },
+        examples: Object.fromEntries(names.map((name) => [name, { $ref: `#/components/examples/${name}` }])),
+      },
+    },
+  }
+}
+
+const retryAfter = {
+  description: 'Seconds until it is worth trying again.',
+  schema: { type: 'integer' as const },
+}
+
+function exampleProblem(code: ErrorCode) {
+  const named = [...errorTable[code].message.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name)
+  const details = Object.fromEntries(named.map((name) => [name, detailWords[name]]))
+  return toProblem(new PosthornError(code, { ...details, ...ownDetails[code] }), requestId)
+}
+
+function wireName(code: ErrorCode): string {
+  return code.toLowerCase()
+}
+
+const requestId = '9f2c61d0ab37-42'
+
+const detailWords: ErrorDetails = {
+  field: 'max_retries',
+  option: 'limit',
+  expected: 'a whole number from 1 to 1000',
+  value: 0,
+  bytes: 1_200_000,
+  bytesMax: 1_048_576,
+  scope: 'manage',
+  key: 'k7m2p9x4c1ab',
+  perSecond: 100,
+  retryAfterSeconds: 1,
+  what: 'event',
+  id: 1001,
+  eventId: 1001,
+  state: 'leased by worker-03:911 in work',
+  subscriptions: 'billing, audit',
+  subscription: 'billing',
+  name: 'billing',
+  events: 12,
+  rounds: 5,
+  requestId,
+}
+
+const ownDetails: Partial<Record<ErrorCode, ErrorDetails>> = {
+  BAD_PAYLOAD: { reason: 'it holds a NUL character' },
+  BAD_JSON: { reason: 'Unexpected end of JSON input' },
+  BAD_REQUEST: { reason: 'the header is malformed' },
+  UNSUPPORTED_MEDIA_TYPE: { header: 'Content-Type', expected: 'application/json', value: 'text/plain' },
+  FOREIGN_REQUEST: { header: 'Host', value: 'hub.example' },
+  MAX_RETRIES_EXCEEDED: { eventId: 1001, retryCount: 3, maxRetries: 3 },
+  IDEMPOTENCY_MISMATCH: { key: 'order-42' },
+  NOT_BLOCKED: { key: 'customer-7' },
+  DATABASE_UNAVAILABLE: { reason: 'connect ECONNREFUSED' },
+}

@@ -1,0 +1,70 @@
+import { z } from 'zod'
+import { components } from '../schemas.ts'
+
+export type JsonSchema = z.core.JSONSchema.JSONSchema
+export type Direction = 'input' | 'output'
+
+const place = '#/components/schemas/'
+
+/** The named schemas of a document, gathered as they are referred to. */
+export class NamedSchemas {
+  readonly #found = new Map<string, JsonSchema>()
+
+  /** As the document has it: a reference where it has a name, and in full where it has none. */
+  write(schema: z.core.$ZodType, io: Direction): JsonSchema {
+    const id = components.get(schema)?.id
+    return id === undefined ? this.#convert(schema, io) : this.#refer(id, schema, io)
+  }
+
+  /** What a reference stands for. */
+  resolve(schema: JsonSchema): JsonSchema {
+    return schema.$ref === undefined ? schema : (this.#found.get(nameOf(schema.$ref)) ?? {})
+  }
+
+  all(): Record<string, JsonSchema> {
+    return Object.fromEntries([...this.#found].sort(([a], [b]) => (a < b ? -1 : 1)))
+  }
+
+  #refer(id: string, schema: z.core.$ZodType, io: Direction): JsonSchema {
+    if (!this.#found.has(id)) {
+      // There before it is read, so that it may refer to itself.
+      this.#found.set(id, {})
+      this.#found.set(id, this.#convert(schema, io))
+    }
+    return { $ref: `${place}${id}` }
+  }
+
+  #convert(root: z.core.$ZodType, io: Direction): JsonSchema {
+    const { $schema, ...written } = z.toJSONSchema(root, {
+      io,
+      unrepresentable: 'any',
+      override: ({ zodSchema, jsonSchema }) => {
+        const id = zodSchema === root ? undefined : components.get(zodSchema)?.id
+        if (id === undefined) trim(jsonSchema, zodSchema, io)
+        else replace(jsonSchema, this.#refer(id, zodSchema, io))
+      },
+    })
+    return written
+  }
+}
+
+export function nameOf(ref: string): string {
+  return ref.slice(place.length)
+}
+
+/** Leaves out what a reader knows, and what would forbid an answer to get another field one day. */
+function trim(json: JsonSchema, schema: z.core.$ZodTypes, io: Direction): void {
+  const { description } = json
+  if (json.$ref !== undefined) replace(json, { $ref: json.$ref, ...(description && { description }) })
+  if (json.format !== undefined) delete json.pattern
+  if (json.minimum === Number.MIN_SAFE_INTEGER) delete json.minimum
+  if (json.maximum === Number.MAX_SAFE_INTEGER) delete json.maximum
+  if (schema._zod.def.type === 'object' && schema._zod.def.catchall === undefined && io === 'output') {
+    delete json.additionalProperties
+  }
+}
+
+function replace(json: JsonSchema, by: JsonSchema): void {
+  for (const key of Object.keys(json)) delete json[key]
+  Object.assign(json, by)
+}

@@ -1,0 +1,90 @@
+import { isIP } from 'node:net'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { allows, type Scope } from '../domain/api-key.ts'
+import { toDetail } from '../domain/text.ts'
+import { PosthornError } from '../errors.ts'
+import { RateLimit } from './rate-limit.ts'
+import type { Caller } from './route.ts'
+
+/** Who is behind a key. */
+export interface KeyHolder {
+  readonly id: string
+  readonly name: string
+  readonly scopes: readonly Scope[]
+  readonly ratePerSecond: number | null
+}
+
+/** Judges the Authorization header. */
+export interface KeyCheck {
+  check(authorization: string | undefined): Promise<KeyHolder | 'missing' | 'wrong' | 'open'>
+}
+
+/** What a key may do per second unless it has a limit of its own. */
+export const ratePerSecondDefault = 10_000
+
+/** Lets requests in, before anything of their body is read. */
+export class Gate {
+  readonly #keys: KeyCheck
+  readonly #rateLimit = new RateLimit()
+
+  constructor(keys: KeyCheck) {
+    this.#keys = keys
+  }
+
+  async enter(request: FastifyRequest, reply: FastifyReply, scope: Scope): Promise<Caller> {
+    const holder = await this.#keys.check(request.headers.authorization)
+    const remote = request.socket.remoteAddress ?? ''
+    if (holder === 'open') {
+      checkLocal(request, remote)
+      return { id: '', name: 'local', remote }
+    }
+    if (holder === 'missing' || holder === 'wrong') {
+      void reply.header('www-authenticate', 'Bearer')
+      throw new PosthornError('UNAUTHORIZED')
+    }
+    this.#limit(holder, reply)
+    if (!allows(holder.scopes, scope)) throw new PosthornError('FORBIDDEN', { scope, key: holder.id })
+    return { id: holder.id, name: holder.id, remote }
+  }
+
+  #limit({ id, ratePerSecond }: KeyHolder, reply: FastifyReply): void {
+    const perSecond = ratePerSecond ?? ratePerSecondDefault
+    const { allowed, remaining, resetSeconds } = this.#rateLimit.take(id, perSecond)
+    const seconds = Math.max(1, Math.ceil(1 / perSecond))
+    void reply.header('ratelimit-policy', `"key";q=${Math.max(1, Math.floor(perSecond))};w=${seconds}`)
+    void reply.header('ratelimit', `"key";r=${remaining};t=${resetSeconds}`)
+    if (!allowed)
+      throw new PosthornError('RATE_LIMITED', { key: id, perSecond, retryAfterSeconds: resetSeconds })
+  }
+}
+
+/**
+ * Without keys, whoever is on this machine may do everything: so it must be somebody on this machine, and no web page
+ * that somebody here happens to look at. A name that was made to point here gives itself away by the Host header.
+ */
+function checkLocal({ headers }: FastifyRequest, remote: string): void {
+  const { host, origin, 'sec-fetch-site': site } = headers
+  if (!isLoopback(remote)) throw foreign('the client', remote)
+  if (host === undefined || !isLocalName(hostnameOf(`http://${host}`))) throw foreign('Host', host)
+  if (origin !== undefined && !isLocalName(hostnameOf(origin))) throw foreign('Origin', origin)
+  if (site === 'cross-site') throw foreign('Sec-Fetch-Site', site)
+}
+
+/** Whether an address to listen on can be reached from this machine only. */
+export function isLocalName(name: string | undefined): boolean {
+  return name !== undefined && (name === 'localhost' || name.endsWith('.localhost') || isLoopback(name))
+}
+
+function isLoopback(address: string): boolean {
+  const bare = address.replace(/^::ffff:/, '')
+  return bare === '::1' || (isIP(bare) === 4 && bare.startsWith('127.'))
+}
+
+function hostnameOf(url: string): string | undefined {
+  if (!URL.canParse(url)) return undefined
+  return new URL(url).hostname.replace(/^\[(.*)\]$/, '$1')
+}
+
+function foreign(header: string, value: unknown): PosthornError {
+  return new PosthornError('FOREIGN_REQUEST', { header, value: toDetail(value) })
+}

@@ -1,0 +1,61 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+
+/** Aborted when the client has gone before its answer was sent, or before it had all of it. */
+export function hangUpOf({ socket }: IncomingMessage, response: ServerResponse): AbortSignal {
+  const left = new AbortController()
+  const line = lineOf(socket)
+  line.unanswered.add(left)
+  response.once('close', () => {
+    line.unanswered.delete(left)
+    if (!response.writableFinished) left.abort()
+    else remember(line, left)
+  })
+  return left.signal
+}
+
+interface Line {
+  readonly unanswered: Set<AbortController>
+  /** The one whose answer was sent a moment ago. */
+  answered: AbortController | undefined
+}
+
+const lines = new WeakMap<Socket, Line>()
+
+function lineOf(socket: Socket): Line {
+  const known = lines.get(socket)
+  if (known !== undefined) return known
+  const line: Line = { unanswered: new Set(), answered: undefined }
+  lines.set(socket, line)
+  socket.prependListener('end', () => probe(socket, line))
+  // An answer that waits behind another one is not told when its connection closes: many requests may come at once.
+  socket.once('close', () => {
+    for (const left of line.unanswered) left.abort()
+    line.unanswered.clear()
+  })
+  return line
+}
+
+/**
+ * The end of a connection is seen when the event loop next looks. An answer that was sent meanwhile was sent to nobody:
+ * the other side has refused it by now, and says so to the next write, which may be empty. Whoever reads its answer and
+ * then closes refuses nothing.
+ */
+function probe(socket: Socket, { answered }: Line): void {
+  if (answered === undefined || !socket.writable) return
+  socket.write('', (error) => {
+    if (error != null && 'code' in error && (error.code === 'EPIPE' || error.code === 'ECONNRESET')) {
+      answered.abort()
+    }
+  })
+}
+
+/** Until the event loop has looked once: no longer, since an answer can be large. */
+function remember(line: Line, left: AbortController): void {
+  line.answered = left
+  setImmediate(() =>
+    setImmediate(() => {
+      if (line.answered === left) line.answered = undefined
+    }),
+  )
+}

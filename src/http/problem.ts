@@ -1,0 +1,88 @@
+import { type ErrorCode, PosthornError } from '../errors.ts'
+
+/** RFC 9457, with `error` for readers of seed 000. */
+export interface Problem {
+  readonly type: string
+  readonly title: string
+  readonly status: number
+  readonly detail: string
+  readonly code: string
+  readonly error: string
+  readonly instance: string
+  readonly [detail: string]: unknown
+}
+
+export const problemType = 'application/problem+json'
+
+/** What a client is told of an error, and nothing that it should not know. */
+export function toProblem(error: unknown, requestId: string): Problem {
+  const known = toKnown(error, requestId)
+  const { code, status, details } = known
+  const message = known.message
+  const name = code.toLowerCase()
+  return {
+    ...wireDetails(details),
+    type: `/docs#${name}`,
+    title: titleOf(code),
+    status,
+    detail: message,
+    code: name,
+    error: message,
+    instance: requestId,
+  }
+}
+
+/** Seconds until it is worth trying again; undefined where it would not help. */
+export function retryAfterSeconds({ status, retry_after_seconds: given }: Problem): number | undefined {
+  if (typeof given === 'number') return given
+  return status === 503 || status === 504 ? 1 : undefined
+}
+
+function toKnown(error: unknown, requestId: string): PosthornError {
+  if (error instanceof PosthornError) return onWire(error)
+  const { code, statusCode, message } = (error ?? {}) as {
+    code?: unknown
+    statusCode?: unknown
+    message?: string
+  }
+  if (typeof code === 'string' && isOverload(code)) {
+    return new PosthornError('DATABASE_UNAVAILABLE', { reason: 'it is overloaded' }, { cause: error })
+  }
+  if (code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') {
+    const details = { header: 'Content-Type', expected: 'a media type', value: 'something else' }
+    return new PosthornError('UNSUPPORTED_MEDIA_TYPE', details)
+  }
+  if (typeof statusCode === 'number' && statusCode >= 400 && statusCode < 500) {
+    return new PosthornError('BAD_REQUEST', { reason: message ?? 'it is malformed' })
+  }
+  return new PosthornError('INTERNAL', { requestId }, { cause: error })
+}
+
+/** Out of room or out of time: PostgreSQL's own words for "later". */
+function isOverload(code: string): boolean {
+  return /^53/.test(code) || code === '57014' || code === '55P03' || code === '40001' || code === '40P01'
+}
+
+/** Options are those of the library, and named in its way. A field is named by whoever read it, as it was written. */
+function onWire(error: PosthornError): PosthornError {
+  const { option } = error.details
+  if (typeof option !== 'string') return error
+  return new PosthornError(
+    error.code,
+    { ...error.details, option: snakeCase(option) },
+    { cause: error.cause },
+  )
+}
+
+function wireDetails(details: PosthornError['details']): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(details).map(([name, value]) => [snakeCase(name), value]))
+}
+
+export function snakeCase(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+}
+
+function titleOf(code: ErrorCode): string {
+  const words = code.toLowerCase().replaceAll('_', ' ')
+  return words.charAt(0).toUpperCase() + words.slice(1)
+}

@@ -1,0 +1,40 @@
+import type { IncomingMessage } from 'node:http'
+import { PosthornError } from '../errors.ts'
+import { mediaTypeOf } from './cloudevents/content.ts'
+import type { Route } from './route.ts'
+
+/** A payload of a megabyte, and as much again as the fields around it can sensibly take. */
+const bytesMaxDefault = 1_048_576 + 65_536
+
+/** How long a body of this content type may be. */
+export function bytesMaxOf({ body }: Route, contentType = ''): number {
+  const content = body?.kind === 'bytes' ? body.contents[mediaTypeOf(contentType)] : undefined
+  return content?.bytesMax ?? body?.bytesMax ?? bytesMaxDefault
+}
+
+/**
+ * The body as it came. One that is too long is refused by its Content-Length, or else as soon as it is: the rest is
+ * neither kept nor waited for.
+ */
+export function readBytes(body: IncomingMessage, bytesMax: number): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const tooLarge = () => reject(new PosthornError('BODY_TOO_LARGE', { bytesMax }))
+    if (Number(body.headers['content-length']) > bytesMax) return tooLarge()
+    const chunks: Buffer[] = []
+    let bytes = 0
+    const take = (chunk: Buffer) => {
+      bytes += chunk.length
+      if (bytes <= bytesMax) {
+        chunks.push(chunk)
+        return
+      }
+      body.off('data', take)
+      tooLarge()
+    }
+    body.on('data', take)
+    body.once('end', () => resolve(Buffer.concat(chunks, bytes)))
+    body.once('error', (error) =>
+      reject(new PosthornError('BAD_REQUEST', { reason: 'it was cut off' }, { cause: error })),
+    )
+  })
+}

@@ -1,0 +1,174 @@
+import { createHash } from 'node:crypto'
+import type { IncomingHttpHeaders } from 'node:http'
+import {
+  type EventFields,
+  type EventInput,
+  type NewEvent,
+  parseEvent,
+  w3cTraceparent,
+} from '../domain/event.ts'
+import { decodeUtf8, readElements, readMembers } from '../domain/json-members.ts'
+import { PosthornError } from '../errors.ts'
+import { isCloudEvent, readCloudEvent, readCloudEventBatch } from './cloudevents/read.ts'
+import { badField, parseNamed, type ReadEvent, readFields, withAttribute } from './read-fields.ts'
+
+/** A request that publishes. */
+export interface PublishRequest {
+  readonly headers: IncomingHttpHeaders
+  readonly body: Buffer
+  /** Whose idempotency keys. */
+  readonly scope: string
+}
+
+export const batchEventsMax = 1_000
+
+/** One event: our own form, that of seed 002, or a CloudEvent. The payload is cut out of the body as it came. */
+export function readEvent(request: PublishRequest): NewEvent {
+  const { headers, body, scope } = request
+  const form = isCloudEvent(headers)
+  if (form === 'batch')
+    throw badMediaType(headers['content-type'], 'application/json or application/cloudevents+json')
+  const read = form === null ? readOwn(request) : readForeign(request)
+  const input = { ...read.input, ...traceOf(headers, read.input) } as EventInput
+  const header = keyHeaderOf(headers)
+  const key = header?.value ?? input.idempotencyKey
+  if (key == null) return parseNamed(input, read.names)
+  if (header !== undefined) read.names.set('idempotencyKey', header.name)
+  const fingerprint = fingerprintOf([form === 'binary' ? attributeHeaders(headers) : '', body])
+  const keyed = { idempotencyKey: key, idempotencyScope: scope, idempotencyFingerprint: fingerprint }
+  return parseNamed({ ...input, ...keyed }, read.names)
+}
+
+/** Up to a thousand, as an array or as the `events` of an object. */
+export function readEvents(request: PublishRequest): NewEvent[] {
+  const { headers, body, scope } = request
+  if (isCloudEvent(headers) === 'batch') {
+    const parts = { headers, contentType: headers['content-type'] ?? '', body }
+    const inputs = readCloudEventBatch(parts, batchEventsMax)
+    checkCount(inputs.length)
+    return inputs.map((input, place) =>
+      at(`[${place}]`, () => parseEvent({ ...input, idempotencyScope: scope } as EventInput)),
+    )
+  }
+  checkJson(headers)
+  const texts = readElements(eventsOf(decodeUtf8(body)), 'events', batchEventsMax)
+  checkCount(texts.length)
+  return texts.map((text, place) =>
+    at(`events[${place}]`, () => {
+      const { input, names } = readFields(text)
+      if (input.idempotencyKey == null) {
+        checkNoKeyHeader(headers)
+        return parseNamed(input, names)
+      }
+      const fingerprint = { idempotencyScope: scope, idempotencyFingerprint: fingerprintOf([text]) }
+      return parseNamed({ ...input, ...fingerprint }, names)
+    }),
+  )
+}
+
+function readOwn({ headers, body }: PublishRequest): ReadEvent {
+  checkJson(headers)
+  const read = readFields(decodeUtf8(body))
+  const { idempotencyKey: key } = read.input
+  const header = keyHeaderOf(headers)
+  if (key == null || header === undefined || key === header.value) return read
+  const name = read.names.get('idempotencyKey') ?? 'idempotency_key'
+  throw badField(name, `${header.value}, as ${header.name} says`, key)
+}
+
+/** A CloudEvent always brings a key; a header says what else this sender wants it known by. */
+function readForeign({ headers, body }: PublishRequest): ReadEvent {
+  const input = readCloudEvent({ headers, contentType: headers['content-type'] ?? '', body })
+  return { input, names: new Map() }
+}
+
+function eventsOf(text: string): string {
+  if (/^[ \t\r\n]*\[/.test(text)) return text
+  const members = readMembers(text, 'the body')
+  const stranger = members.find(({ key }) => key !== 'events')
+  if (stranger !== undefined) throw badField(stranger.key, 'left out', stranger.text)
+  const [events] = members
+  if (!events?.text.startsWith('[')) throw badField('events', 'an array of events', events?.text)
+  return events.text
+}
+
+function checkCount(count: number): void {
+  if (count >= 1 && count <= batchEventsMax) return
+  throw badField('events', `1 to ${batchEventsMax} events`, count === 0 ? 0 : `more than ${batchEventsMax}`)
+}
+
+interface KeyHeader {
+  readonly name: string
+  readonly value: string
+}
+
+/** There are two names for it; both may be given if they agree. */
+function keyHeaderOf(headers: IncomingHttpHeaders): KeyHeader | undefined {
+  const [older, newer] = [headers['x-idempotency-key'], headers['idempotency-key']]
+  if (older !== undefined && newer !== undefined && older !== newer) {
+    throw badField('Idempotency-Key', `${String(older)}, as X-Idempotency-Key says`, newer)
+  }
+  if (newer !== undefined) return { name: 'Idempotency-Key', value: String(newer) }
+  return older === undefined ? undefined : { name: 'X-Idempotency-Key', value: String(older) }
+}
+
+/** Whoever sends one with a batch believes that it can be repeated. */
+function checkNoKeyHeader(headers: IncomingHttpHeaders): void {
+  const header = keyHeaderOf(headers)
+  if (header === undefined) return
+  throw badField(
+    'idempotency_key',
+    `given: ${header.name} does not count for the events of a batch`,
+    undefined,
+  )
+}
+
+/** A trace that the request is part of goes on with the event, unless the event names its own. */
+function traceOf(headers: IncomingHttpHeaders, input: EventInput): EventFields {
+  const { traceparent, tracestate } = headers
+  if (input.traceparent != null || typeof traceparent !== 'string' || !w3cTraceparent.test(traceparent))
+    return {}
+  if (typeof tracestate !== 'string' || tracestate === '' || tracestate.length > 512) return { traceparent }
+  return { traceparent, attributes: withAttribute(input.attributes, 'tracestate', tracestate) }
+}
+
+/** "The same bytes" is what an idempotency key stands for. */
+function fingerprintOf(parts: readonly (string | Buffer)[]): string {
+  const hash = createHash('sha256')
+  for (const part of parts) hash.update(part)
+  return hash.digest('hex')
+}
+
+function attributeHeaders(headers: IncomingHttpHeaders): string {
+  const ours = Object.entries(headers).filter(([name]) => name.startsWith('ce-') || name === 'content-type')
+  return JSON.stringify(ours.sort(([a], [b]) => (a < b ? -1 : 1)))
+}
+
+function checkJson(headers: IncomingHttpHeaders): void {
+  const type = headers['content-type']
+  if (type === undefined || jsonType.test(type)) return
+  throw badMediaType(type, 'application/json')
+}
+
+/** curl's own default is let pass: whoever forgets the header means JSON. */
+const jsonType = /^(application\/([\w.-]+\+)?json|application\/x-www-form-urlencoded)\s*(;|$)/i
+
+function badMediaType(value: string | undefined, expected: string): PosthornError {
+  return new PosthornError('UNSUPPORTED_MEDIA_TYPE', {
+    header: 'Content-Type',
+    expected,
+    value: value ?? 'nothing',
+  })
+}
+
+/** In a batch a field is named with its place. */
+function at<T>(place: string, read: () => T): T {
+  try {
+    return read()
+  } catch (error) {
+    if (!(error instanceof PosthornError)) throw error
+    const { field, ...details } = error.details
+    const name = typeof field === 'string' ? `${place}.${field}` : place
+    throw new PosthornError(error.code, { ...details, field: name }, { cause: error.cause })
+  }
+}

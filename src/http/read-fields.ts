@@ -1,0 +1,123 @@
+import { type EventAttributes, type EventInput, type NewEvent, parseEvent } from '../domain/event.ts'
+import { type Member, parseMember, readMembers } from '../domain/json-members.ts'
+import { toDetail } from '../domain/text.ts'
+import { PosthornError } from '../errors.ts'
+import { snakeCase } from './problem.ts'
+
+export interface ReadEvent {
+  readonly input: EventInput
+  /** By what name the caller gave a field, for errors. */
+  readonly names: Map<string, string>
+}
+
+type Fields = Record<string, unknown>
+
+/** An event in our own form or that of seed 002. The payload is left as the text it was. */
+export function readFields(text: string): ReadEvent {
+  const input: Fields = {}
+  const names = new Map<string, string>()
+  let traceId: string | null = null
+  for (const member of readMembers(text, 'the event')) {
+    if (member.key === 'payload') input.payloadText = member.text
+    else if (member.key === 'metadata') traceId = readMetadata(input, names, member)
+    else {
+      const name = Object.hasOwn(fieldNames, member.key) ? fieldNames[member.key] : undefined
+      if (name === undefined) throw badField(member.key, 'left out: no event takes it', member.text)
+      const value = parseMember(member)
+      if (name === 'source') checkSource(value)
+      assign(input, names, { name, field: member.key, value })
+    }
+  }
+  if (input.payloadText === undefined) throw badField('payload', 'a JSON value (null is one)', undefined)
+  if (traceId !== null) input.attributes = withAttribute(input.attributes, 'traceid', traceId)
+  return { input: input as unknown as EventInput, names }
+}
+
+/** The wire's name of each field; several may stand for one. */
+const fieldNames: Readonly<Record<string, string>> = {
+  ...{ type: 'type', event_type: 'type', name: 'type', pattern: 'type' },
+  ...{ ordering_key: 'orderingKey', group_id: 'orderingKey' },
+  ...{ title: 'title', description: 'description', tags: 'tags', version: 'version', source: 'source' },
+  ...{ concurrency_key: 'concurrencyKey', timestamp: 'timestamp', traceparent: 'traceparent' },
+  ...{ correlation_id: 'correlationId', causation_id: 'causationId', attributes: 'attributes' },
+  ...{ run_at: 'runAt', expires_at: 'expiresAt', max_retries: 'maxRetries', require_route: 'requireRoute' },
+  ...{ idempotency_key: 'idempotencyKey', eventId: 'idempotencyKey' },
+}
+
+/** What seed 002 keeps with an event as it is worked on; of it only what belongs to the event is taken. */
+const metadataNames: Readonly<Record<string, string | null>> = {
+  ...{ correlationId: 'correlationId', causationId: 'causationId', traceId: null, retryCount: null },
+  ...{ lastError: null, lastErrorTime: null, processingStartTime: null },
+}
+
+/** Returns the trace id: it has no field of its own, and is kept as an attribute. */
+function readMetadata(input: Fields, names: Map<string, string>, { text }: Member): string | null {
+  if (text === 'null') return null
+  if (!text.startsWith('{')) throw badField('metadata', 'an object', text)
+  let traceId: string | null = null
+  for (const member of readMembers(text, 'metadata')) {
+    const field = `metadata.${member.key}`
+    const name = Object.hasOwn(metadataNames, member.key) ? metadataNames[member.key] : undefined
+    if (name === undefined) throw badField(field, 'left out: no event takes it', member.text)
+    const value = parseMember(member)
+    if (name !== null) assign(input, names, { name, field, value })
+    else if (member.key === 'traceId' && value !== null) {
+      if (typeof value !== 'string') throw badField(field, 'text', value)
+      traceId = value
+    }
+  }
+  return traceId
+}
+
+/** What it has besides would be lost. */
+function checkSource(value: unknown): void {
+  if (value === null) return
+  if (typeof value !== 'object' || Array.isArray(value)) {
+    throw badField('source', 'an object of type, id and name', value)
+  }
+  const stranger = Object.entries(value).find(([name]) => !['type', 'id', 'name'].includes(name))
+  if (stranger !== undefined)
+    throw badField(`source.${stranger[0]}`, 'left out: no source has it', stranger[1])
+}
+
+interface GivenField {
+  /** In the domain. */
+  readonly name: string
+  /** As it was written. */
+  readonly field: string
+  readonly value: unknown
+}
+
+function assign(input: Fields, names: Map<string, string>, { name, field, value }: GivenField): void {
+  if (value == null) return
+  const before = input[name]
+  if (before != null && before !== value) {
+    const expected = `the same as ${names.get(name)}, which is ${String(toDetail(before))}`
+    throw badField(field, expected, value)
+  }
+  input[name] = value
+  names.set(name, field)
+}
+
+/** One more, unless they have it already. What are no attributes is left for parseEvent to refuse. */
+export function withAttribute(attributes: unknown, name: string, value: string): EventAttributes {
+  const isRecord = typeof (attributes ?? {}) === 'object' && !Array.isArray(attributes)
+  return (isRecord ? { [name]: value, ...(attributes as object | null) } : attributes) as EventAttributes
+}
+
+/** Fields are named as the caller wrote them. */
+export function parseNamed(input: EventInput, names: ReadonlyMap<string, string>): NewEvent {
+  try {
+    return parseEvent(input)
+  } catch (error) {
+    if (!(error instanceof PosthornError) || typeof error.details.field !== 'string') throw error
+    const [name = '', ...rest] = error.details.field.split('.')
+    const field = [names.get(name) ?? snakeCase(name), ...rest].join('.')
+    const expected = String(error.details.expected).replace('expiresAt', 'expires_at')
+    throw new PosthornError(error.code, { ...error.details, field, expected }, { cause: error.cause })
+  }
+}
+
+export function badField(field: string, expected: string, value: unknown): PosthornError {
+  return new PosthornError('BAD_EVENT', { field: toDetail(field), expected, value: toDetail(value) })
+}

@@ -1,0 +1,141 @@
+import type { FastifyRequest } from 'fastify'
+import type { z } from 'zod'
+import { decodeUtf8 } from '../domain/json-members.ts'
+import { parseTags } from '../domain/tags.ts'
+import { isStorable, toDetail } from '../domain/text.ts'
+import { PosthornError } from '../errors.ts'
+import type { Call, Route } from './route.ts'
+
+type Fields = Record<string, unknown>
+type Parts = Pick<Call<Fields, Fields, unknown>, 'params' | 'query' | 'prefixed' | 'body' | 'bytes'>
+
+/** Everything that a request says, checked against the route's schemas. */
+export function readRequest(route: Route, request: FastifyRequest): Parts {
+  const bytes = Buffer.isBuffer(request.body) ? request.body : noBytes
+  const { known, prefixed } = splitQuery(route, request.query as Record<string, unknown>)
+  return {
+    params: route.params === undefined ? {} : (check(route.params, request.params) as Fields),
+    query: check(route.query, known) as Fields,
+    prefixed,
+    body: route.body?.kind === 'json' ? readJson(route.body, request, bytes) : undefined,
+    bytes,
+  }
+}
+
+/** Tags to choose by: at least one. */
+export function readTags(given: string | readonly string[]): readonly string[] {
+  const tags = readAnyTags(given)
+  if (tags === null || tags.length === 0) throw badField('tags', 'at least one tag', given)
+  return tags
+}
+
+/** Null: none. What is wrong with them is wrong with a field: there is no event yet that could be bad. */
+export function readAnyTags(given: string | readonly string[]): readonly string[] | null {
+  try {
+    return parseTags(given)
+  } catch (error) {
+    if (!(error instanceof PosthornError)) throw error
+    throw new PosthornError('BAD_FIELD', error.details, { cause: error })
+  }
+}
+
+/** Text that PostgreSQL can hold. */
+export function readStorable(field: string, text: string): string {
+  if (isStorable(text)) return text
+  throw badField(field, 'text without NUL and lone surrogates', text)
+}
+
+const noBytes = Buffer.alloc(0)
+
+function splitQuery({ queryPrefix }: Route, query: Record<string, unknown>) {
+  const known: Record<string, unknown> = Object.create(null)
+  const prefixed: [string, string][] = []
+  for (const [name, value] of Object.entries(query)) {
+    if (Array.isArray(value)) throw badField(name, 'given once', `${value.length} times`)
+    readStorable(name, String(value))
+    if (queryPrefix !== undefined && name.startsWith(queryPrefix)) {
+      prefixed.push([readStorable(name, name.slice(queryPrefix.length)), String(value)])
+    } else known[name] = value
+  }
+  return { known, prefixed }
+}
+
+function readJson(
+  body: Extract<NonNullable<Route['body']>, { kind: 'json' }>,
+  { headers }: FastifyRequest,
+  bytes: Buffer,
+): unknown {
+  const type = headers['content-type']
+  if (bytes.length === 0 && body.isOptional === true) return check(body.schema, {})
+  if (type !== undefined && !jsonType.test(type)) {
+    throw new PosthornError('UNSUPPORTED_MEDIA_TYPE', {
+      header: 'Content-Type',
+      expected: 'application/json',
+      value: type,
+    })
+  }
+  const text = decodeUtf8(bytes)
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch (error) {
+    const reason = (error as Error).message.split('\n', 1)[0]?.slice(0, 200)
+    throw new PosthornError('BAD_JSON', { reason: bytes.length === 0 ? 'it is empty' : reason })
+  }
+  return check(body.schema, value)
+}
+
+/** curl's own default is let pass: whoever forgets the header means JSON. */
+const jsonType = /^application\/(json|x-www-form-urlencoded)\s*(;|$)/i
+
+function check(schema: z.ZodType | undefined, value: unknown): unknown {
+  if (schema === undefined) {
+    const [stranger] = Object.keys(value as object)
+    if (stranger === undefined) return {}
+    throw badField(stranger, 'left out', (value as Record<string, unknown>)[stranger])
+  }
+  const { success, data, error } = schema.safeParse(value)
+  if (success) return data
+  const [issue] = error.issues
+  const path = [...(issue?.path ?? [])]
+  if (issue?.code === 'unrecognized_keys') {
+    const [name = ''] = issue.keys
+    throw badField(fieldName([...path, name]), 'left out: there is no such field', at(value, [...path, name]))
+  }
+  throw badField(fieldName(path), expectation(issue), at(value, path))
+}
+
+function fieldName(path: readonly PropertyKey[]): string {
+  if (path.length === 0) return 'the body'
+  return path
+    .map((part) => (typeof part === 'number' ? `[${part}]` : `.${String(part)}`))
+    .join('')
+    .replace(/^\./, '')
+}
+
+/** Zod says "Invalid input: expected string, received undefined"; the value is told apart. */
+function expectation(issue: z.core.$ZodIssue | undefined): string {
+  const message = issue?.message ?? 'something else'
+  return message
+    .replace(/^Invalid input: expected /, '')
+    .replace(/, received .*$/, '')
+    .replace(/^Invalid option: expected /, '')
+    .replace(/^Invalid input$/, 'of another form')
+    .replace(/^Invalid UUID$/, 'a UUID')
+    .replace(/^Invalid ISO datetime$/, 'an ISO 8601 time with an offset')
+    .replace(/^Too (small|big): expected \w+ to (be|have) /, '')
+    .replace(/^Invalid string: must match pattern /, 'text like ')
+}
+
+function at(value: unknown, path: readonly PropertyKey[]): unknown {
+  let found = value
+  for (const part of path) {
+    if (typeof found !== 'object' || found === null || !Object.hasOwn(found, part)) return undefined
+    found = (found as Record<PropertyKey, unknown>)[part]
+  }
+  return found
+}
+
+function badField(field: string, expected: string, value: unknown): PosthornError {
+  return new PosthornError('BAD_FIELD', { field: field.slice(0, 200), expected, value: toDetail(value) })
+}

@@ -1,0 +1,53 @@
+import { z } from 'zod'
+import { openApiDocument } from '../docs/openapi.ts'
+import { docsPage } from '../docs/page.ts'
+import { defineRoute, type Route } from '../route.ts'
+
+export interface DocsOptions {
+  readonly version: string
+}
+
+/** What there is, for programs and for people. `routes` is asked once, when the first of them comes. */
+export function docsRoutes(routes: () => readonly Route[], { version }: DocsOptions): Route[] {
+  const document = once(() => openApiDocument(routes(), { version }))
+  const json = once(() => JSON.stringify(document()))
+  const page = once(() => docsPage(document()))
+  return [
+    defineRoute({
+      ...{ method: 'GET', path: '/openapi.json', name: 'getOpenApi', scope: null },
+      summary: 'This API in OpenAPI 3.1',
+      responses: {
+        200: {
+          description: 'The document.',
+          schema: z.looseObject({ openapi: z.string() }),
+          example: { openapi: '3.1.0', info: { title: 'Posthorn', version } },
+        },
+      },
+      handle: () => ({ status: 200, text: json(), headers: noSniffing }),
+    }),
+    defineRoute({
+      ...{ method: 'GET', path: '/docs', name: 'getDocs', scope: null },
+      summary: 'This API as a page to read',
+      responses: {
+        200: { description: 'The page.', schema: z.string(), contentType: 'text/html' },
+      },
+      handle: () => ({
+        status: 200,
+        text: page(),
+        contentType: 'text/html; charset=utf-8',
+        headers: { ...noSniffing, 'content-security-policy': policy },
+      }),
+    }),
+  ]
+}
+
+const noSniffing = { 'x-content-type-options': 'nosniff' }
+const policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
+
+function once<T>(make: () => T): () => T {
+  let made: { value: T } | undefined
+  return () => {
+    made ??= { value: make() }
+    return made.value
+  }
+}

@@ -1,0 +1,29 @@
+import type { Hub } from '../../hub.ts'
+import type { Route } from '../route.ts'
+import { docsRoutes } from './docs.ts'
+import { eventRoutes } from './events.ts'
+import { manageRoutes } from './manage.ts'
+import { metricsRoutes } from './metrics.ts'
+import { probeRoutes, type ServerState } from './probes.ts'
+import { publishRoutes } from './publish.ts'
+import { settleRoutes } from './settle.ts'
+import { subscribeRoutes } from './subscribe.ts'
+import { subscriberRoutes } from './subscribers.ts'
+
+export type { ServerState }
+
+/** Every route there is. */
+export function apiRoutes(hub: Hub, state: ServerState): Route[] {
+  const routes: Route[] = [
+    ...publishRoutes(hub),
+    ...subscribeRoutes(hub),
+    ...settleRoutes(hub),
+    ...eventRoutes(hub),
+    ...manageRoutes(hub),
+    ...subscriberRoutes(hub),
+    ...probeRoutes(hub, state),
+    ...metricsRoutes(() => hub.scrape()),
+    ...docsRoutes(() => routes, state),
+  ]
+  return routes
+}

@@ -1,0 +1,165 @@
+import { z } from 'zod'
+import type { NewEvent } from '../../domain/event.ts'
+import { PosthornError } from '../../errors.ts'
+import type { Hub, Published } from '../../hub.ts'
+import * as sent from '../publish-schemas.ts'
+import { readEvent, readEvents } from '../read-event.ts'
+import { type Call, defineRoute, type Route } from '../route.ts'
+import * as schemas from '../schemas.ts'
+import { eventText, toFields } from '../wire.ts'
+
+const eventBytesMax = 1_048_576 + 65_536
+const batchBytesMax = 32 * 1_048_576
+
+export function publishRoutes(hub: Hub): Route[] {
+  return [
+    defineRoute({
+      method: 'POST',
+      path: '/events',
+      name: 'publishEvent',
+      scope: 'publish',
+      summary: 'Publish an event',
+      description:
+        'Stores the event and what is owed of it in one transaction; answered once that is durable. Calls that arrive together share a commit. ' +
+        'Send `Idempotency-Key` (or `X-Idempotency-Key`) to be able to repeat the call: the same bytes get the first answer again. ' +
+        'CloudEvents are read in structured, binary and batch form; `source` and `id` are then the key.',
+      body: {
+        kind: 'bytes',
+        bytesMax: eventBytesMax,
+        contents: {
+          'application/json': { schema: sent.newEvent, example: examples.work },
+          'application/cloudevents+json': { schema: sent.cloudEvent, example: examples.cloudEvent },
+          'application/cloudevents-batch+json': {
+            schema: sent.cloudEvents,
+            bytesMax: batchBytesMax,
+          },
+        },
+      },
+      responses: {
+        201: {
+          description: 'Stored as work: it has tags. Or all events of a CloudEvents batch.',
+          schema: z.union([schemas.event, schemas.storedBatch]),
+        },
+        202: { description: 'Stored for whoever wants its type.', schema: schemas.event },
+      },
+      errors: [
+        'BAD_JSON',
+        'BAD_EVENT',
+        'BAD_PAYLOAD',
+        'PAYLOAD_TOO_LARGE',
+        'BODY_TOO_LARGE',
+        'UNSUPPORTED_MEDIA_TYPE',
+        'IDEMPOTENCY_MISMATCH',
+        'COMMIT_UNKNOWN',
+      ],
+      handle: (call) => {
+        if (/^application\/cloudevents-batch\+json/i.test(call.request.headers['content-type'] ?? ''))
+          return publishMany(hub, call)
+        return publishOne(hub, call)
+      },
+    }),
+    defineRoute({
+      method: 'POST',
+      path: '/events/batch',
+      name: 'publishEvents',
+      scope: 'publish',
+      summary: 'Publish up to 1,000 events, all or nothing',
+      description:
+        'In the order given; a bare array will do. Each may have an `idempotency_key` of its own; the header counts for none of them.',
+      body: {
+        kind: 'bytes',
+        bytesMax: batchBytesMax,
+        contents: {
+          'application/json': { schema: sent.batch, example: { events: [examples.work, examples.fact] } },
+          'application/cloudevents-batch+json': { schema: sent.cloudEvents },
+        },
+      },
+      responses: { 201: { description: 'All are stored.', schema: schemas.storedBatch } },
+      errors: [
+        'BAD_JSON',
+        'BAD_EVENT',
+        'BAD_PAYLOAD',
+        'PAYLOAD_TOO_LARGE',
+        'BODY_TOO_LARGE',
+        'UNSUPPORTED_MEDIA_TYPE',
+        'IDEMPOTENCY_MISMATCH',
+        'COMMIT_UNKNOWN',
+      ],
+      handle: (call) => publishMany(hub, call),
+    }),
+  ]
+}
+
+type PublishCall = Pick<Call<unknown, unknown, unknown>, 'bytes' | 'caller' | 'request'>
+
+async function publishOne(hub: Hub, { bytes, caller, request }: PublishCall) {
+  const event = readEvent({ headers: request.headers, body: bytes, scope: caller.id })
+  const published = await hub.publisher.publishParsed(event)
+  if (published.conflict) {
+    throw new PosthornError('IDEMPOTENCY_MISMATCH', { key: event.idempotencyKey, eventId: published.id })
+  }
+  return {
+    status: event.tags === null ? 202 : 201,
+    text: published.replayed
+      ? await replayedText(hub, event, published)
+      : await publishedText(hub, event, published),
+    ...(published.replayed && { headers: { 'idempotency-replayed': 'true' } }),
+  }
+}
+
+async function publishMany(hub: Hub, { bytes, caller, request }: PublishCall) {
+  const events = readEvents({ headers: request.headers, body: bytes, scope: caller.id })
+  const published = await hub.publisher.publishAllParsed(events)
+  const texts = await Promise.all(
+    events.map((event, place) => publishedText(hub, event, published[place] as Published)),
+  )
+  const replayed = published.every((one) => one.replayed)
+  return {
+    status: 201,
+    text: `{"events":[${texts.join(',')}]}`,
+    ...(replayed && { headers: { 'idempotency-replayed': 'true' } }),
+  }
+}
+
+/** The event as it was when it was stored: a repeat gets the same answer, whatever has become of it since. */
+async function publishedText(hub: Hub, event: NewEvent, published: Published): Promise<string> {
+  // It is stored: a database that goes away now must not make it look as if it were not.
+  const maxRetries = event.maxRetries ?? (await hub.directory.failuresMax(published.owed).catch(() => null))
+  return answerText(event, published, maxRetries)
+}
+
+/**
+ * What the bytes do not say is asked of the event that they made: the trace of the request that brought it, and how
+ * many failures were allowed to it.
+ */
+async function replayedText(hub: Hub, event: NewEvent, published: Published): Promise<string> {
+  const first = await hub.event(published.id)
+  if (first === undefined) return publishedText(hub, event, published)
+  const { traceparent, attributes } = first.event
+  return answerText(
+    { ...event, traceparent, attributes: attributes === null ? null : JSON.stringify(attributes) },
+    published,
+    event.maxRetries ?? first.progress.maxRetries,
+  )
+}
+
+function answerText(event: NewEvent, published: Published, maxRetries: number | null): string {
+  const { id, owed, unwanted, createdAt } = published
+  const status = owed.length > 0 ? 'PENDING' : unwanted ? 'FAILED' : 'COMPLETED'
+  const standing = { status, retryCount: 0, maxRetries, nextRetryAt: null, updatedAt: createdAt } as const
+  return eventText(toFields(event, id, createdAt), standing)
+}
+
+const examples = {
+  work: {
+    title: 'Send Email Notification',
+    description: 'Send welcome email to new user',
+    tags: 'email,priority-high,notification',
+    payload: { user_id: 12345, email: 'user@example.com', template: 'welcome' },
+  },
+  fact: { type: 'order.created', ordering_key: 'customer-7', payload: { order: 42, total: '19.90' } },
+  cloudEvent: {
+    ...{ specversion: '1.0', type: 'order.created', source: '/shop', id: 'A-1', partitionkey: 'customer-7' },
+    data: { order: 42 },
+  },
+}

@@ -1,0 +1,127 @@
+import { z } from 'zod'
+import type { LeasedDelivery } from '../../domain/delivery.ts'
+import { PosthornError } from '../../errors.ts'
+import type { Hub } from '../../hub.ts'
+import { toStructured } from '../cloudevents/write.ts'
+import { cloudEvent, cloudEventBatch, cloudEventOut, format, formatOf } from '../format.ts'
+import { readStorable, readTags } from '../read-request.ts'
+import { type Answer, type Call, defineRoute, type Route } from '../route.ts'
+import * as schemas from '../schemas.ts'
+import { leaseAttributes, leasedText } from '../wire.ts'
+
+const subscribeQuery = z.strictObject({
+  tags: schemas.tagsAsked
+    .optional()
+    .describe(
+      'Any of these, separated by commas: up to 32, each of up to 100 characters. Required without `subscription`.',
+    ),
+  worker_id: schemas.workerId,
+  subscription: z
+    .string()
+    .min(1)
+    .max(100)
+    .optional()
+    .describe('A named pull subscription. Default: the work queue.'),
+  limit: schemas.whole(1, 1000).optional().describe('With it the answer is an array.'),
+  wait: schemas.whole(0, 60).optional().describe('Seconds to wait for something to come.'),
+  lease: schemas
+    .whole(1, 43_200)
+    .optional()
+    .describe("Seconds until the lease ends. Default: the subscription's."),
+  begin: z
+    .enum(['granted', 'reported'])
+    .optional()
+    .describe('`reported`: what is leased has not begun until the worker says so.'),
+  format,
+  suspects: schemas.flag().optional().describe('`false`: nothing whose last worker has vanished.'),
+})
+type SubscribeCall = Call<unknown, z.output<typeof subscribeQuery>, unknown>
+
+/** Leasing. */
+export function subscribeRoutes(hub: Hub): Route[] {
+  const subscribe = {
+    path: '/events/subscribe',
+    scope: 'consume',
+    query: subscribeQuery,
+    summary: 'Lease work',
+    description:
+      'Leases what waits, oldest first, at most one event per ordering key. `wait` parks the call until something comes. ' +
+      'A client that hangs up leaves no lease behind. `Accept: application/cloudevents+json` gives a CloudEvent, with `limit` a batch of them.',
+    responses: {
+      200: {
+        description: 'One event, or an array with `limit`.',
+        schema: z.union([schemas.leasedEvent, z.array(schemas.leasedEvent)]),
+        otherContents: {
+          'application/cloudevents+json': cloudEventOut,
+          'application/cloudevents-batch+json': z.array(cloudEventOut),
+        },
+      },
+      204: { description: 'Nothing waits.' },
+    },
+    errors: ['BAD_FIELD', 'NOT_FOUND'],
+    handle: (call: SubscribeCall) => lease(hub, call),
+  } as const
+  return [
+    defineRoute({ ...subscribe, method: 'GET', name: 'subscribe' }),
+    defineRoute({ ...subscribe, method: 'POST', name: 'subscribePost' }),
+    defineRoute({
+      ...{
+        method: 'HEAD',
+        path: '/events/subscribe',
+        name: 'subscribeHead',
+        scope: 'consume',
+        query: subscribeQuery.partial(),
+      },
+      summary: 'Leases nothing',
+      responses: { 204: { description: 'Always.' } },
+      handle: () => ({ status: 204 }),
+    }),
+  ]
+}
+
+async function lease(hub: Hub, { query, signal, request, stillAllowed }: SubscribeCall): Promise<Answer> {
+  const { tags, subscription, limit, wait = 0, lease: seconds, begin = 'granted', suspects = true } = query
+  if (tags === undefined && subscription === undefined) {
+    throw new PosthornError('BAD_FIELD', {
+      field: 'tags',
+      expected: 'given without a subscription',
+      value: 'nothing',
+    })
+  }
+  const { subscription: found, runs } = await hub.pull.lease({
+    subscription: subscription ?? 'work',
+    tags: tags === undefined ? null : readTags(tags),
+    workerId: readStorable('worker_id', query.worker_id),
+    limit: limit ?? 1,
+    leaseMs: seconds === undefined ? null : seconds * 1000,
+    waitMs: wait * 1000,
+    ...{ begins: begin, suspects, signal },
+  })
+  if (runs.length === 0) return { status: 204 }
+  const terms = {
+    subscription: found.name,
+    maxRetries: found.retry.failuresMax,
+    leaseMs: seconds === undefined ? found.leaseMs : seconds * 1000,
+    status: begin === 'reported' ? ('PENDING' as const) : ('PROCESSING' as const),
+  }
+  const deliveries = runs.flatMap((run) => run.deliveries)
+  const undelivered = () => hub.pull.handBack(runs)
+  if (wait > 0)
+    await stillAllowed().catch((error: unknown) => undelivered().then(() => Promise.reject(error)))
+  const format = formatOf(request, query.format)
+  if (format !== 'json') {
+    const attributes = (one: LeasedDelivery) => leaseAttributes(one, found.name)
+    if (limit !== undefined) {
+      const texts = deliveries.map((one) => toStructured(one.event, attributes(one)))
+      return { ...cloudEventBatch(texts), undelivered }
+    }
+    const [one] = deliveries as [LeasedDelivery]
+    return { ...cloudEvent(one.event, { format, extra: attributes(one) }), undelivered }
+  }
+  const texts = deliveries.map((delivery) => leasedText(delivery, terms))
+  return {
+    status: 200,
+    text: limit === undefined ? (texts[0] as string) : `[${texts.join(',')}]`,
+    undelivered,
+  }
+}

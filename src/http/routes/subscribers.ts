@@ -1,0 +1,194 @@
+import { z } from 'zod'
+import { scheduleRetry } from '../../domain/retry.ts'
+import type { SubscriptionOptions } from '../../domain/subscription.ts'
+import { PosthornError } from '../../errors.ts'
+import type { DatedSubscription, Hub } from '../../hub.ts'
+import { readAnyTags } from '../read-request.ts'
+import { defineRoute, type Route } from '../route.ts'
+import * as schemas from '../subscriber-schemas.ts'
+import { record } from './manage.ts'
+
+const params = z.object({ id: z.uuid() })
+type Change = z.output<typeof schemas.subscriberChange>
+
+/** Subscriptions that are made over HTTP; those of handlers are made by the processes that have the handlers. */
+export function subscriberRoutes(hub: Hub): Route[] {
+  return [
+    defineRoute({
+      ...{ method: 'POST', path: '/subscribers', name: 'createSubscriber', scope: 'manage' },
+      summary: 'Create a subscription',
+      description: 'Whoever pulls from it names it: `GET /events/subscribe?subscription=<name>`.',
+      body: {
+        ...{ kind: 'json', schema: schemas.newSubscriber },
+        example: {
+          name: 'billing',
+          via: 'pull',
+          event_types: ['invoice.*'],
+          tags: 'eu',
+          max_concurrency: 10,
+        },
+      },
+      responses: { 201: { description: 'Created.', schema: schemas.subscriber } },
+      errors: ['BAD_FIELD', 'BAD_OPTION', 'NAME_TAKEN'],
+      handle: async ({ body, caller }) => {
+        const { name, via, event_types: types, is_active: isActive, ...change } = body
+        if (via !== 'pull') {
+          throw new PosthornError('BAD_FIELD', { field: 'via', expected: 'pull', value: via })
+        }
+        const options = optionsOf(name, change)
+        await record(hub, caller, 'subscriber.create', name, body)
+        const made = await hub.directory.create(types, options, isActive === false ? 'paused' : 'active')
+        return { status: 201, json: wireOf(made) }
+      },
+    }),
+    defineRoute({
+      ...{ method: 'GET', path: '/subscribers', name: 'listSubscribers', scope: 'manage' },
+      summary: 'List subscriptions, those of handlers included',
+      responses: { 200: { description: 'All of them.', schema: schemas.subscribers } },
+      handle: async () => {
+        const all = await hub.directory.list()
+        return { status: 200, json: { subscribers: all.map(wireOf) } }
+      },
+    }),
+    defineRoute({
+      ...{ method: 'GET', path: '/subscribers/{id}', name: 'getSubscriber', scope: 'manage', params },
+      summary: 'Get a subscription',
+      responses: { 200: { description: 'It.', schema: schemas.subscriber } },
+      errors: ['NOT_FOUND', 'BAD_FIELD'],
+      handle: async ({ params }) => ({ status: 200, json: wireOf(await hub.directory.get(params.id)) }),
+    }),
+    defineRoute({
+      ...{ method: 'PATCH', path: '/subscribers/{id}', name: 'changeSubscriber', scope: 'manage', params },
+      summary: 'Change a subscription',
+      description:
+        'What is left out stays as it is. Types and tags count for events that are published from now on.',
+      body: { kind: 'json', schema: schemas.subscriberChange, example: { max_concurrency: 20 } },
+      responses: { 200: { description: 'As it is now.', schema: schemas.subscriber } },
+      errors: ['NOT_FOUND', 'BAD_FIELD', 'BAD_OPTION'],
+      handle: async ({ params, body, caller }) => {
+        const before = await hub.directory.get(params.id)
+        const { is_active: isActive, event_types: types = before.types, ...change } = body
+        const changes = Object.keys(body).some((name) => name !== 'is_active')
+        if (changes) checkPull(before)
+        const options = changes ? optionsOf(before.name, { ...keptOf(before, change), ...change }) : undefined
+        await record(hub, caller, 'subscriber.change', before.name, body)
+        if (options !== undefined) await hub.subscribe(types, options)
+        if (isActive !== undefined) await hub.directory.setStatus(params.id, isActive ? 'active' : 'paused')
+        return { status: 200, json: wireOf(await hub.directory.get(params.id)) }
+      },
+    }),
+    defineRoute({
+      ...{ method: 'DELETE', path: '/subscribers/{id}', name: 'deleteSubscriber', scope: 'manage', params },
+      summary: 'End a subscription',
+      description: 'What still waits for it is cancelled, and stays visible. The work queue cannot be ended.',
+      responses: { 204: { description: 'Ended.' } },
+      errors: ['NOT_FOUND', 'BAD_FIELD'],
+      handle: async ({ params, caller }) => {
+        const { name, no } = await hub.directory.get(params.id)
+        if (no === 0)
+          throw new PosthornError('BAD_FIELD', {
+            field: 'id',
+            expected: 'not that of the work queue',
+            value: params.id,
+          })
+        await record(hub, caller, 'subscriber.delete', name, {})
+        await hub.unsubscribe(name)
+        return { status: 204 }
+      },
+    }),
+    ...(['pause', 'resume'] as const).map((verb) =>
+      defineRoute({
+        ...{
+          method: 'POST',
+          path: `/subscribers/{id}/${verb}`,
+          name: `${verb}Subscriber`,
+          scope: 'manage',
+          params,
+        },
+        summary: verb === 'pause' ? 'Hold everything that is owed to it' : 'Let it go on',
+        description:
+          verb === 'pause'
+            ? 'Events that it wants are still stored for it; nothing is leased until it is resumed.'
+            : '',
+        body: { kind: 'json', schema: z.strictObject({}), isOptional: true },
+        responses: { 200: { description: 'As it is now.', schema: schemas.subscriber } },
+        errors: ['NOT_FOUND', 'BAD_FIELD'],
+        handle: async ({ params, caller }) => {
+          const { name } = await hub.directory.get(params.id)
+          await record(hub, caller, `subscriber.${verb}`, name, {})
+          await hub.directory.setStatus(params.id, verb === 'pause' ? 'paused' : 'active')
+          if (verb === 'resume') hub.pull.look()
+          return { status: 200, json: wireOf(await hub.directory.get(params.id)) }
+        },
+      }),
+    ),
+  ]
+}
+
+function checkPull({ via, name }: DatedSubscription): void {
+  if (via === 'pull') return
+  const expected = 'left out: the process that has the handler says what it wants'
+  throw new PosthornError('BAD_FIELD', { field: name, expected, value: via })
+}
+
+function optionsOf(name: string, change: Omit<Change, 'event_types' | 'is_active'>): SubscriptionOptions {
+  const { tags, on_exhausted, lease_seconds, max_concurrency, rate_per_second, key_concurrency } = change
+  const retry = retryOf(change)
+  const wanted = tags == null ? null : readAnyTags(tags)
+  return {
+    name,
+    ...(wanted !== null && { tags: wanted }),
+    ...(on_exhausted !== undefined && { onExhausted: on_exhausted }),
+    ...(lease_seconds !== undefined && { leaseMs: lease_seconds * 1000 }),
+    ...(max_concurrency != null && { maxConcurrency: max_concurrency }),
+    ...(rate_per_second != null && { ratePerSecond: rate_per_second }),
+    ...(key_concurrency != null && { keyConcurrency: key_concurrency }),
+    ...(retry !== undefined && { retry }),
+  }
+}
+
+function retryOf(change: Change): SubscriptionOptions['retry'] {
+  const { retry_backoff_seconds: schedule, retry_delay_seconds: delay, max_retries: failuresMax } = change
+  if (schedule != null) {
+    if (failuresMax !== undefined && failuresMax !== schedule.length + 1) {
+      const expected = `${schedule.length + 1} or left out, since retry_backoff_seconds has ${schedule.length} entries`
+      throw new PosthornError('BAD_FIELD', { field: 'max_retries', expected, value: failuresMax })
+    }
+    return scheduleRetry(schedule.map((seconds) => Math.round(seconds * 1000)))
+  }
+  if (delay === undefined && failuresMax === undefined) return undefined
+  return { kind: 'fixed', delayMs: Math.round((delay ?? 300) * 1000), failuresMax: failuresMax ?? 3 }
+}
+
+/** What stays as it is. A schedule takes the place of a delay and of the failures allowed, and a delay that of a schedule. */
+function keptOf(before: DatedSubscription, change: Change): Change {
+  const wire = wireOf(before)
+  const { retry_backoff_seconds: schedule, retry_delay_seconds: delay, max_retries } = wire
+  const fixed = { ...(delay !== null && { retry_delay_seconds: delay }), max_retries }
+  const given = change.retry_backoff_seconds
+  const isDelayed = schedule === null || given === null || change.retry_delay_seconds !== undefined
+  return {
+    ...{ tags: wire.tags, on_exhausted: wire.on_exhausted, lease_seconds: wire.lease_seconds },
+    ...{
+      max_concurrency: wire.max_concurrency,
+      rate_per_second: wire.rate_per_second,
+      key_concurrency: wire.key_concurrency,
+    },
+    ...(given != null ? {} : isDelayed ? fixed : { retry_backoff_seconds: schedule }),
+  }
+}
+
+function wireOf(subscription: DatedSubscription) {
+  const { id, name, via, types, tags, status, onExhausted, retry, leaseMs } = subscription
+  return {
+    ...{ id, name, via, event_types: types, tags: tags?.join(',') ?? null },
+    ...{ status, is_active: status === 'active', on_exhausted: onExhausted },
+    retry_backoff_seconds: retry.kind === 'schedule' ? retry.delaysMs.map((ms) => ms / 1000) : null,
+    retry_delay_seconds: retry.kind === 'fixed' ? retry.delayMs / 1000 : null,
+    ...{ max_retries: retry.failuresMax, lease_seconds: leaseMs / 1000 },
+    max_concurrency: subscription.maxConcurrency,
+    rate_per_second: subscription.ratePerSecond,
+    key_concurrency: subscription.keyConcurrency,
+    ...{ created_at: subscription.createdAt, updated_at: subscription.updatedAt },
+  }
+}

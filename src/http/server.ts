@@ -1,0 +1,219 @@
+import type { IncomingMessage } from 'node:http'
+import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import { PosthornError } from '../errors.ts'
+import type { Logger } from '../observe/log.ts'
+import type { FinishedRequest } from '../observe/requests.ts'
+import { answerOddRequests, checkHost, refuseBrokenRequest } from './broken-requests.ts'
+import { Gate, type KeyCheck } from './gate.ts'
+import { hangUpOf } from './hang-up.ts'
+import { problemType, retryAfterSeconds, toProblem } from './problem.ts'
+import { bytesMaxOf, readBytes } from './read-bytes.ts'
+import { readRequest } from './read-request.ts'
+import { requestIdOf } from './request-id.ts'
+import { RequestsUnderWay } from './requests-under-way.ts'
+import type { Answer, Caller, Route } from './route.ts'
+
+export interface ServerOptions {
+  readonly routes: readonly Route[]
+  readonly keys: KeyCheck
+  readonly log: Logger
+  /** Told of every request that was answered. */
+  readonly observe?: (request: FinishedRequest) => void
+  readonly timeouts?: Timeouts
+}
+
+export interface Timeouts {
+  /** How long a client may take over its headers, and over all of its request. */
+  readonly headersMs: number
+  readonly requestMs: number
+  /** How long a connection may be silent while it has a request: longer than any long poll. */
+  readonly stalledMs: number
+}
+
+export interface Server {
+  readonly app: FastifyInstance
+  /** Where it listens, as a URL. */
+  listen(address: { host: string; port: number }): Promise<string>
+  /** Takes no more requests, waits for those under way, and closes. */
+  close(): Promise<void>
+}
+
+const timeoutsDefault: Timeouts = { headersMs: 10_000, requestMs: 30_000, stalledMs: 120_000 }
+/** How often it is looked who takes too long. */
+const checkEveryMs = 1_000
+const idleTimeoutMs = 65_000
+
+/** The HTTP API. Knows how to serve routes, not what they do. */
+export function createServer(options: ServerOptions): Server {
+  const { routes, keys, log } = options
+  const { headersMs, requestMs, stalledMs } = options.timeouts ?? timeoutsDefault
+  const gate = new Gate(keys)
+  const app = Fastify({
+    logger: false,
+    requestTimeout: requestMs,
+    // Whoever does not read its answer is not waited for either.
+    connectionTimeout: stalledMs,
+    keepAliveTimeout: idleTimeoutMs,
+    exposeHeadRoutes: false,
+    genReqId: requestIdOf,
+    forceCloseConnections: 'idle',
+    routerOptions: { ignoreTrailingSlash: true, maxParamLength: 300 },
+    http: {
+      headersTimeout: headersMs,
+      connectionsCheckingInterval: Math.min(checkEveryMs, headersMs),
+      requireHostHeader: false,
+    },
+    clientErrorHandler: refuseBrokenRequest,
+    frameworkErrors: (error, request, reply) => sendProblem(error, request, reply as FastifyReply, log),
+  })
+  answerOddRequests(app.server)
+  const requests = new RequestsUnderWay(app.server)
+  // Bodies are read as bytes and nothing else: each route says what it makes of them.
+  app.removeAllContentTypeParsers()
+  const limits = new WeakMap<FastifyRequest, number>()
+  app.addContentTypeParser('*', async (request: FastifyRequest, body: IncomingMessage) => {
+    const bytesMax = limits.get(request)
+    return bytesMax === undefined ? undefined : readBytes(body, bytesMax)
+  })
+  app.addHook('onRequest', async (request) => checkHost(request.raw))
+  app.addHook('onResponse', async (request, reply) => tellFinished(request, reply, options))
+  app.setErrorHandler((error, request, reply) => sendProblem(error, request, reply, log))
+  app.setNotFoundHandler((request, reply) => sendProblem(missing(routes, request), request, reply, log))
+  for (const route of routes) addRoute(app, route, { gate, log, limits })
+  return {
+    app,
+    listen: ({ host, port }) => app.listen({ host, port }),
+    async close() {
+      const closed = app.close()
+      await requests.over()
+      // What is left of connections has no request, and would hold us up until they are given up.
+      app.server.closeAllConnections()
+      await closed
+    },
+  }
+}
+
+interface RouteParts {
+  readonly gate: Gate
+  readonly log: Logger
+  readonly limits: WeakMap<FastifyRequest, number>
+}
+
+function addRoute(app: FastifyInstance, route: Route, { gate, log, limits }: RouteParts): void {
+  const callers = new WeakMap<FastifyRequest, Caller>()
+  const { scope } = route
+  app.route({
+    method: route.method,
+    url: route.path.replace(/\{(\w+)\}/g, ':$1'),
+    onRequest: async (request, reply) => {
+      void reply.header('x-request-id', request.id)
+      if (route.body !== undefined) refuseEncodings(request)
+      limits.set(request, bytesMaxOf(route, request.headers['content-type']))
+      if (scope !== null) callers.set(request, await gate.enter(request, reply, scope))
+    },
+    handler: async (request, reply) => {
+      const caller = callers.get(request) ?? { id: '', name: 'anybody', remote: '' }
+      const left = hangUpOf(request.raw, reply.raw)
+      const stillAllowed = async () => {
+        if (scope !== null) await gate.enter(request, reply, scope)
+      }
+      const answer = await route.handle({
+        stillAllowed,
+        ...readRequest(route, request),
+        caller,
+        request,
+        signal: left,
+      })
+      send(reply, answer, left, log)
+      return reply
+    },
+  })
+}
+
+function tellFinished(request: FastifyRequest, reply: FastifyReply, { log, observe }: ServerOptions): void {
+  const { method, id, routeOptions } = request
+  const route = request.is404 ? null : (routeOptions.url ?? '').replace(/:(\w+)/g, '{$1}')
+  const finished = { method, route, status: reply.statusCode, ms: reply.elapsedTime }
+  observe?.(finished)
+  log.debug({ requestId: id, ...finished, ms: Math.round(finished.ms) }, 'Request')
+}
+
+function send(reply: FastifyReply, answer: Answer, left: AbortSignal, log: Logger): void {
+  const { status, json, text, contentType, headers, undelivered } = answer
+  if (undelivered !== undefined) {
+    const tell = () =>
+      void undelivered().catch((error: unknown) =>
+        log.error({ err: error }, 'Leases could not be handed back'),
+      )
+    if (left.aborted) tell()
+    else left.addEventListener('abort', tell, { once: true })
+  }
+  void reply.code(status)
+  if (headers !== undefined) void reply.headers(headers)
+  if (text !== undefined) void reply.type(contentType ?? 'application/json; charset=utf-8').send(text)
+  else if (json !== undefined) void reply.type('application/json; charset=utf-8').send(JSON.stringify(json))
+  else void reply.send()
+}
+
+function sendProblem(error: unknown, request: FastifyRequest, reply: FastifyReply, log: Logger): void {
+  const problem = toProblem(error, request.id)
+  const { status } = problem
+  const seconds = retryAfterSeconds(problem)
+  if (seconds !== undefined) void reply.header('retry-after', String(seconds))
+  if (problem.code === 'internal')
+    log.error({ err: withoutRows(error), requestId: request.id, url: pathOf(request) }, 'A request failed')
+  else if (status >= 500)
+    log.warn({ err: withoutRows(error), requestId: request.id, url: pathOf(request) }, 'A request failed')
+  else
+    log.debug({ requestId: request.id, url: pathOf(request), status, code: problem.code }, 'Request refused')
+  // Fastify would hang up. Whoever still sends would then get a broken connection and not this answer, so the rest is
+  // let run into the void, for as long as a request may take.
+  if (problem.code === 'body_too_large') void reply.removeHeader('connection')
+  if (error instanceof PosthornError && error.code === 'METHOD_NOT_ALLOWED') {
+    void reply.header('allow', String(error.details.allowed))
+  }
+  void reply.header('x-request-id', request.id).code(status).type(problemType).send(JSON.stringify(problem))
+}
+
+/** PostgreSQL quotes the row that it refuses in `detail`, and what it could not read in `where`: payloads, both. */
+function withoutRows(error: unknown): unknown {
+  if (!(error instanceof Error) || !('detail' in error || 'where' in error)) return error
+  const { name: type, message, stack } = error
+  return { type, message, stack, code: (error as { code?: unknown }).code }
+}
+
+function missing(routes: readonly Route[], request: FastifyRequest): PosthornError {
+  const path = pathOf(request)
+  const { method } = request
+  const allowed = routes.filter((route) => matches(route.path, path)).map((route) => route.method)
+  if (allowed.length === 0) return new PosthornError('NO_ROUTE', { method, path: path.slice(0, 200) })
+  return new PosthornError('METHOD_NOT_ALLOWED', {
+    path: path.slice(0, 200),
+    method,
+    allowed: [...new Set(allowed)].join(', '),
+  })
+}
+
+function matches(pattern: string, path: string): boolean {
+  const parts = path.replace(/\/$/, '').split('/')
+  const expected = pattern.split('/')
+  return (
+    expected.length === parts.length &&
+    expected.every((part, place) => part.startsWith('{') || part === parts[place])
+  )
+}
+
+/** Queries may hold what people search for, so logs have paths only. */
+function pathOf({ url }: FastifyRequest): string {
+  return url.split('?', 1)[0] ?? url
+}
+
+function refuseEncodings({ headers }: FastifyRequest): void {
+  const encoding = headers['content-encoding']
+  if (encoding === undefined || encoding === 'identity') return
+  throw new PosthornError('UNSUPPORTED_MEDIA_TYPE', {
+    header: 'Content-Encoding',
+    expected: 'left out',
+    value: encoding,
+  })
+}
