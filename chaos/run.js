@@ -9,9 +9,10 @@ import { startEmbedded } from '../dist/db/embedded.js'
  * Prints the counts and every violation; the exit code says whether there was one.
  * @param {(options: object) => Promise<{ counts: Record<string, number>, violations: readonly string[] }>} scenario
  * @param {string[]} vital counts that must not be zero, or nothing was shown
+ * @param {{ secs?: number }} [usual] how long it runs unless it is told
  */
-export async function runChaos(scenario, vital) {
-  const { seed, secs } = readArguments()
+export async function runChaos(scenario, vital, { secs: usualSecs = 60 } = {}) {
+  const { seed, secs } = readArguments(usualSecs)
   const directory = mkdtempSync(join(tmpdir(), 'posthorn-chaos-'))
   const server = await startEmbedded({ dataDirectory: join(directory, 'data') })
   try {
@@ -29,9 +30,12 @@ export async function runChaos(scenario, vital) {
   }
 }
 
-function readArguments() {
+function readArguments(usualSecs) {
   const { values } = parseArgs({
-    options: { seed: { type: 'string', default: '1' }, secs: { type: 'string', default: '60' } },
+    options: {
+      seed: { type: 'string', default: '1' },
+      secs: { type: 'string', default: String(usualSecs) },
+    },
   })
   const seed = Number(values.seed)
   const secs = Number(values.secs)

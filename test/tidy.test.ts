@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
-import { optionNames } from '../src/config.ts'
+import { optionNames, serverVariables } from '../src/config.ts'
 import { errorCodes } from '../src/errors.ts'
 import { metricTable } from '../src/observe/metrics.ts'
 
@@ -16,6 +16,7 @@ const rings: Record<string, readonly string[]> = {
   db: ['db'],
   operations: ['operations', 'domain', 'db'],
   consume: ['consume', 'domain'],
+  client: ['client', 'domain', 'consume'],
   observe: ['observe', 'domain'],
   upkeep: ['upkeep', 'operations', 'domain', 'db'],
   adapters: ['adapters', 'domain', 'db'],
@@ -23,8 +24,25 @@ const rings: Record<string, readonly string[]> = {
   config: ['domain', 'observe'],
   publisher: ['batcher', 'operations', 'domain', 'db'],
   'lease-source': ['batcher', 'operations', 'domain', 'db', 'consume'],
-  hub: ['publisher', 'lease-source', 'operations', 'domain', 'db', 'observe'],
-  observers: ['consume', 'domain', 'hub', 'observe', 'upkeep'],
+  directory: ['operations', 'domain', 'db'],
+  'worker-names': ['operations', 'db'],
+  'waiting-room': ['operations', 'upkeep', 'db'],
+  'pull-settle': ['operations', 'domain', 'db', 'directory', 'pull', 'waiting-room', 'worker-names'],
+  pull: [
+    'operations',
+    'domain',
+    'db',
+    'directory',
+    'lease-source',
+    'pull-settle',
+    'waiting-room',
+    'worker-names',
+  ],
+  polling: ['operations', 'domain', 'db', 'directory', 'lease-source', 'observe'],
+  'key-ring': ['batcher', 'operations', 'domain', 'db'],
+  hub: ['publisher', 'polling', 'pull', 'pull-settle', 'directory', 'operations', 'domain', 'db', 'observe'],
+  http: ['http', 'hub', 'domain', 'observe'],
+  observers: ['pull-settle', 'consume', 'domain', 'hub', 'observe', 'upkeep'],
   create: ['*'],
   posthorn: ['*'],
   index: ['*'],
@@ -98,7 +116,7 @@ describe('the house is tidy', () => {
         .map(({ name }) => name)
         .sort(),
     )
-    expect(documented('options.md').sort()).toEqual([...optionNames].sort())
+    expect(documented('options.md').sort()).toEqual([...optionNames, ...serverVariables].sort())
   })
 
   test('every runtime dependency is justified', () => {

@@ -1,0 +1,192 @@
+import { ServerResponse } from 'node:http'
+import { setImmediate as turn } from 'node:timers/promises'
+import { afterEach, expect, test, vi } from 'vitest'
+import { useServers } from '../support/http.ts'
+import { createSignal, eventually } from '../support/signal.ts'
+import { Caller } from './caller.ts'
+import { type Json, Pulling } from './pulling.ts'
+import { listenToStatements, park } from './waiting.ts'
+
+/** Clients that are gone before they have what was leased for them. */
+
+const servers = useServers('hangup')
+const open = async () => new Pulling(await servers.open())
+afterEach(() => vi.restoreAllMocks())
+
+test('whoever hangs up while it waits leaves nothing behind, and the next event goes to the others', async () => {
+  const pulling = await open()
+  const { hub, url } = pulling.server
+  const caller = await Caller.to(url)
+  caller.get('/events/subscribe?tags=a&worker_id=gone&wait=60')
+  await eventually('it is parked', () => hub.pull.waiting === 1)
+  caller.hangUp()
+  await eventually('it has left', () => hub.pull.waiting === 0)
+  const [call] = await park(pulling, 1)
+  const id = await pulling.publish()
+  expect(await call).toMatchObject({ status: 200, json: { id, attempt: 1, retry_count: 0 } })
+})
+
+test('one that is woken and gone at once hands on what it was woken for', async () => {
+  const pulling = await open()
+  const { hub } = pulling.server
+  const gone = new AbortController()
+  const common = {
+    subscription: 'work',
+    tags: ['a'],
+    limit: 1,
+    leaseMs: null,
+    waitMs: 60_000,
+    suspects: true,
+  }
+  const request = { ...common, workerId: 'gone', begins: 'granted', signal: gone.signal } as const
+  const first = hub.pull.lease(request)
+  await eventually('it is parked', () => hub.pull.waiting === 1)
+  const [call] = await park(pulling, 1)
+  const published = hub.pull.published.bind(hub.pull)
+  // In the very moment in which it is woken.
+  vi.spyOn(hub.pull, 'published').mockImplementation((arrivals) => {
+    published(arrivals)
+    gone.abort()
+  })
+  const statements = listenToStatements()
+  // It is looked every second anyway; this must not be left to that.
+  await until(() => statements.count('peek') === 1)
+  const id = await pulling.publish()
+  expect(await call).toMatchObject({ status: 200, json: { id, attempt: 1 } })
+  expect(await first).toMatchObject({ runs: [] })
+  expect(statements.count('peek')).toBe(1)
+})
+
+test('two hundred that hang up as they are given something: nothing is stuck, nothing is counted', async () => {
+  const pulling = await open()
+  const { hub, url } = pulling.server
+  const sent = listenToAnswers()
+  const outcomes: object[] = []
+  let handedBack = 0
+  for (let round = 0; round < 200; round++) {
+    const gone = new AbortController()
+    const query = `tags=a&worker_id=hasty-${round}&wait=60&lease=600`
+    const answer = fetch(`${url}/events/subscribe?${query}`, { signal: gone.signal }).then(
+      (response) => response.text(),
+      () => undefined,
+    )
+    await until(() => hub.pull.waiting === 1)
+    const publishing = hub.publish({ title: 'x', tags: ['a'], payload: round })
+    const startedAt = performance.now()
+    // From before it is stored until after it is sent.
+    await until(() => performance.now() - startedAt >= (round % 50) * 0.2)
+    const isSent = sent.has(`hasty-${round}`)
+    gone.abort()
+    await answer.catch(() => undefined)
+    const { id } = await publishing
+    // What was on its way already is the client's.
+    if (!isSent) {
+      handedBack++
+      const lease = await pulling.lease('patient', { wait: 20, lease: 600 })
+      expect(lease).toMatchObject({ id, attempt: 1, retry_count: 0 })
+    }
+    outcomes.push({ event_id: id, outcome: 'complete', worker_id: isSent ? `hasty-${round}` : 'patient' })
+  }
+  for (const result of await pulling.settle(outcomes)) expect(result).toMatchObject({ status: 200 })
+  expect(await pulling.subscribe({})).toMatchObject({ status: 204 })
+  const { json } = await pulling.server.call('GET', '/events?status=COMPLETED&limit=200')
+  expect(json.events.filter((event: Json) => event.retry_count === 0)).toHaveLength(200)
+  expect(handedBack).toBeGreaterThan(0)
+})
+
+test('whoever has closed its connection before the answer is written has not got it', async () => {
+  const pulling = await open()
+  const { hub, url } = pulling.server
+  for (let round = 0; round < 20; round++) {
+    const caller = await Caller.to(url)
+    caller.get(`/events/subscribe?tags=a&worker_id=gone-${round}&wait=60&lease=600`)
+    await until(() => hub.pull.waiting === 1)
+    const closed = createSignal()
+    listenToAnswers((url) => {
+      if (!url.includes(`gone-${round}&`)) return
+      // The server does not know it yet: its event loop has not looked.
+      caller.hangUp()
+      closed.give()
+    })
+    const { id } = await hub.publish({ title: 'x', tags: ['a'], payload: round })
+    await closed.given
+    const lease = await pulling.lease('patient', { wait: 20 })
+    expect(lease).toMatchObject({ id, attempt: 1, retry_count: 0 })
+    vi.restoreAllMocks()
+  }
+})
+
+test('whoever has read its answer and then closes has got it', async () => {
+  const pulling = await open()
+  for (const keeping of ['keep-alive', 'close']) {
+    const id = await pulling.publish()
+    const caller = await Caller.to(pulling.server.url)
+    const path = '/events/subscribe?tags=a&worker_id=w&lease=600'
+    caller.send(`GET ${path} HTTP/1.1\r\nHost: localhost\r\nConnection: ${keeping}\r\n\r\n`)
+    await until(() => caller.received.includes(`"id":${id},`) && caller.received.endsWith('}'))
+    caller.hangUp()
+    // By then the server knows.
+    expect(await pulling.subscribe({ wait: 1 })).toMatchObject({ status: 204 })
+    expect(await pulling.say('complete', id, { worker_id: 'w' })).toMatchObject({ status: 200 })
+  }
+})
+
+/** The workers whose answers are sent from now on, told just before each is. */
+function listenToAnswers(tell: (url: string) => unknown = () => undefined): Set<string> {
+  const workers = new Set<string>()
+  const end = ServerResponse.prototype.end
+  vi.spyOn(ServerResponse.prototype, 'end').mockImplementation(function (
+    this: ServerResponse,
+    ...args: unknown[]
+  ) {
+    const { url = '' } = this.req
+    tell(url)
+    workers.add(new URL(url, 'http://localhost').searchParams.get('worker_id') ?? '')
+    return (end as (...args: unknown[]) => ServerResponse).apply(this, args)
+  } as never)
+  return workers
+}
+
+/** For what this process knows by itself: as often as its event loop turns. */
+async function until(holds: () => boolean): Promise<void> {
+  const startedAt = performance.now()
+  while (!holds()) {
+    if (performance.now() - startedAt > 10_000) throw new Error('Not so after ten seconds')
+    await turn()
+  }
+}
+
+test('whoever hangs up while its key is looked at is not waited for', async () => {
+  const pulling = await open()
+  const { hub, url, keys, server } = pulling.server
+  const [asked, looked] = [createSignal(), createSignal()]
+  const check = keys.check.bind(keys)
+  vi.spyOn(keys, 'check').mockImplementationOnce(async (authorization) => {
+    asked.give()
+    await looked.given
+    return check(authorization)
+  })
+  const caller = await Caller.to(url)
+  caller.get('/events/subscribe?tags=a&worker_id=gone&wait=60')
+  await asked.given
+  const http = server.app.server
+  const connections = () => new Promise<number>((tell) => http.getConnections((_, count) => tell(count)))
+  caller.hangUp()
+  await eventually('the server knows', async () => (await connections()) === 0)
+  looked.give()
+  const id = await pulling.publish()
+  expect(await pulling.lease('patient', { wait: 5 })).toMatchObject({ id, attempt: 1 })
+  expect(hub.pull.waiting).toBe(0)
+})
+
+test('calls that came together on one connection leave together', async () => {
+  const pulling = await open()
+  const { hub, url } = pulling.server
+  const caller = await Caller.to(url)
+  for (let no = 0; no < 20; no++) caller.get(`/events/subscribe?tags=a&worker_id=w${no}&wait=60`)
+  await eventually('all are parked', () => hub.pull.waiting === 20)
+  caller.hangUp()
+  await eventually('all have left', () => hub.pull.waiting === 0)
+  const id = await pulling.publish()
+  expect(await pulling.lease()).toMatchObject({ id, attempt: 1 })
+})

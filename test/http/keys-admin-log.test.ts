@@ -1,0 +1,170 @@
+import { expect, test } from 'vitest'
+import { apiRoutes } from '../../src/http/routes/index.ts'
+import { listActions } from '../../src/operations/admin-log.ts'
+import { createKey } from '../../src/operations/api-keys.ts'
+import { type TestServer, useServers } from '../support/http.ts'
+
+/** Who changed what: one row for each call that manages, none for those that publish, consume or read. */
+
+const servers = useServers('admin_log')
+const adminKey = 'the key that starts a container'
+const work = { title: 'Work', tags: 'a', payload: null }
+const nobody = '00000000-0000-7000-8000-000000000000'
+
+/** What there is to be managed. */
+interface Stock {
+  readonly eventId: number
+  readonly subscriberId: string
+}
+
+interface Managing {
+  path(stock: Stock): string
+  readonly method?: string
+  readonly body?: object
+  readonly action: string
+  target(stock: Stock): string
+  readonly details: object
+  /** The same to something that does not exist. */
+  readonly missing?: string
+}
+
+const onEvent = { target: ({ eventId }: Stock) => String(eventId) }
+const onSubscriber = { target: () => 'billing' }
+
+/** By the name of the route. */
+const managing: Record<string, Managing> = {
+  resetEvent: {
+    path: ({ eventId }) => `/events/${eventId}/reset?reason=stuck`,
+    ...{ action: 'event.reset', ...onEvent, details: { reason: 'stuck' }, missing: '/events/4242/reset' },
+  },
+  cancelEvent: {
+    path: ({ eventId }) => `/events/${eventId}/cancel`,
+    ...{ body: { reason: 'wrong' }, action: 'event.cancel', ...onEvent, details: { reason: 'wrong' } },
+    missing: '/events/4242/cancel',
+  },
+  cancelEvents: {
+    path: () => '/events/cancel',
+    ...{ body: { tags: 'a', reason: 'all wrong' }, action: 'events.cancel', target: () => '1 events' },
+    details: { tags: 'a', reason: 'all wrong' },
+  },
+  createSubscriber: {
+    path: () => '/subscribers',
+    body: { name: 'audit', via: 'pull', event_types: ['*'] },
+    ...{ action: 'subscriber.create', target: () => 'audit' },
+    details: { name: 'audit', via: 'pull', event_types: ['*'] },
+  },
+  changeSubscriber: {
+    path: ({ subscriberId }) => `/subscribers/${subscriberId}`,
+    ...{ method: 'PATCH', body: { max_concurrency: 3 }, action: 'subscriber.change', ...onSubscriber },
+    ...{ details: { max_concurrency: 3 }, missing: `/subscribers/${nobody}` },
+  },
+  deleteSubscriber: {
+    path: ({ subscriberId }) => `/subscribers/${subscriberId}`,
+    ...{ method: 'DELETE', action: 'subscriber.delete', ...onSubscriber, details: {} },
+    missing: `/subscribers/${nobody}`,
+  },
+  pauseSubscriber: {
+    path: ({ subscriberId }) => `/subscribers/${subscriberId}/pause`,
+    ...{ action: 'subscriber.pause', ...onSubscriber, details: {}, missing: `/subscribers/${nobody}/pause` },
+  },
+  resumeSubscriber: {
+    path: ({ subscriberId }) => `/subscribers/${subscriberId}/resume`,
+    ...{
+      action: 'subscriber.resume',
+      ...onSubscriber,
+      details: {},
+      missing: `/subscribers/${nobody}/resume`,
+    },
+  },
+}
+
+async function stock(server: TestServer, headers: Record<string, string>): Promise<Stock> {
+  const { json: event } = await server.call('POST', '/events', work, headers)
+  const billing = { name: 'billing', via: 'pull', event_types: ['invoice.*'] }
+  const { json: subscriber } = await server.call('POST', '/subscribers', billing, headers)
+  return { eventId: event.id, subscriberId: subscriber.id }
+}
+
+const withKey = (text: string) => ({ authorization: `Bearer ${text}` })
+const lastId = async ({ db }: TestServer) => (await listActions(db, { limit: 1 }))[0]?.id ?? 0
+
+async function since({ db }: TestServer, id: number) {
+  return (await listActions(db)).filter((row) => row.id > id)
+}
+
+test('the table of this test has every route that manages', async () => {
+  const server = await servers.open()
+  const routes = apiRoutes(server.hub, { isDraining: () => false, version: 'test' })
+  const changing = routes.filter(({ scope, method }) => scope === 'manage' && method !== 'GET')
+  expect(Object.keys(managing).sort()).toEqual(changing.map(({ name }) => name).sort())
+})
+
+test.each(Object.entries(managing))('%s writes who did what to what, and from where', async (_, one) => {
+  const server = await servers.open({ adminKey })
+  const made = await stock(server, withKey(adminKey))
+  const { id: actor, text } = await createKey(server.db, { name: 'ops', scopes: ['manage'], actor: 'test' })
+  const before = await lastId(server)
+  const { status } = await server.call(one.method ?? 'POST', one.path(made), one.body, withKey(text))
+  expect(status).toBeLessThan(300)
+  expect(await since(server, before)).toEqual([
+    {
+      ...{ id: expect.any(Number), at: expect.any(Date), actor, action: one.action },
+      ...{ target: one.target(made), details: one.details, remote: '127.0.0.1' },
+    },
+  ])
+})
+
+test.each(Object.entries(managing))('%s writes nothing when it is refused', async (_, one) => {
+  const server = await servers.open({ adminKey })
+  const made = await stock(server, withKey(adminKey))
+  const { text } = await createKey(server.db, {
+    ...{ name: 'reader', scopes: ['read', 'publish', 'consume'], actor: 'test' },
+  })
+  const before = await lastId(server)
+  const method = one.method ?? 'POST'
+  expect((await server.call(method, one.path(made), one.body)).status).toBe(401)
+  expect((await server.call(method, one.path(made), one.body, withKey(text))).status).toBe(403)
+  const odd = { ...one.body, no_such_field: 1 }
+  if (one.body !== undefined) {
+    expect((await server.call(method, one.path(made), odd, withKey(adminKey))).status).toBe(422)
+  }
+  if (one.missing !== undefined) {
+    expect((await server.call(method, one.missing, one.body, withKey(adminKey))).status).toBe(404)
+  }
+  expect(await since(server, before)).toEqual([])
+})
+
+test('without keys it was somebody on this machine, and the key of the environment is called admin', async () => {
+  const open = await servers.open()
+  await stock(open, {})
+  expect(await listActions(open.db)).toMatchObject([{ actor: 'local', remote: '127.0.0.1' }])
+  const closed = await servers.open({ adminKey })
+  await stock(closed, withKey(adminKey))
+  expect(await listActions(closed.db)).toMatchObject([{ actor: 'admin', action: 'subscriber.create' }])
+})
+
+test('publishing, consuming and reading write nothing', async () => {
+  const server = await servers.open()
+  const lease = async () => (await server.call('GET', '/events/subscribe?tags=a&worker_id=w')).json
+  await server.call('POST', '/events', work)
+  await server.call('POST', '/events/batch', [work, work, work, work])
+  const settled: [string, object][] = [
+    ['start', {}],
+    ['heartbeat', {}],
+    ['complete', {}],
+    ['fail', { error_message: 'no' }],
+    ['release', {}],
+  ]
+  for (const [verb, more] of settled) {
+    const { id, lease_token } = await lease()
+    const { status } = await server.call('POST', `/events/${id}/${verb}`, { lease_token, ...more })
+    expect(status, verb).toBe(200)
+  }
+  const { id: event_id, lease_token } = await lease()
+  const outcomes = [{ event_id, lease_token, outcome: 'complete' }]
+  expect(await server.call('POST', '/events/settle', { outcomes })).toMatchObject({ status: 200 })
+  for (const path of ['/events', `/events/${event_id}?include_logs=true`, '/workers', '/subscribers']) {
+    expect(await server.call('GET', path)).toMatchObject({ status: 200 })
+  }
+  expect(await listActions(server.db)).toEqual([])
+})

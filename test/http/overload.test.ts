@@ -1,0 +1,167 @@
+import pg from 'pg'
+import { describe, expect, test } from 'vitest'
+import { type TestServer, useServers } from '../support/http.ts'
+import { eventually } from '../support/signal.ts'
+
+/** A database that is there, but has no room or no time, is worth another try: 503 and never 500. */
+
+const servers = useServers('overload')
+const work = { title: 't', tags: 'a', payload: 1 }
+
+describe.each([
+  ['query_canceled', '57014'],
+  ['lock_not_available', '55P03'],
+  ['disk_full', '53100'],
+  ['out_of_memory', '53200'],
+  ['configuration_limit_exceeded', '53400'],
+  ['serialization_failure', '40001'],
+  ['deadlock_detected', '40P01'],
+  ['read_only_sql_transaction', '25006'],
+])('a database that says %s (%s)', (_, code) => {
+  test('makes a publish and a completion 503 with Retry-After', async () => {
+    const server = await servers.open()
+    await server.call('POST', '/events', work)
+    const leased = await server.call('GET', '/events/subscribe?tags=a&worker_id=w')
+    await failAt(server, 'events', code)
+    await failAt(server, 'runs', code)
+    const claim = { lease_token: leased.json.lease_token }
+    for (const answer of [
+      await server.call('POST', '/events', work),
+      await server.call('POST', '/events', { ...work, idempotency_key: 'k' }),
+      await server.call('POST', '/events/batch', [work, work]),
+      await server.call('POST', `/events/${leased.json.id}/complete`, claim),
+    ]) {
+      expect([answer.status, answer.json.code, answer.headers.get('retry-after')]).toEqual([
+        503,
+        'database_unavailable',
+        '1',
+      ])
+    }
+  })
+})
+
+describe('a batch of publishes', () => {
+  test('is not tried one by one when the database has no room', async () => {
+    const server = await servers.open()
+    const tries = await failAt(server, 'events', '53100')
+    const event = { type: 'a', payload: 1 }
+    const answers = await Promise.allSettled(Array.from({ length: 100 }, () => server.hub.publish(event)))
+    expect(answers.every(({ status }) => status === 'rejected')).toBe(true)
+    expect(await tries()).toBe(1)
+  })
+
+  test('loses only those whose idempotency key is held by somebody', async () => {
+    const server = await servers.open({ hub: { statementTimeoutMs: 500 } })
+    const holder = await connect()
+    try {
+      await holder.query('begin')
+      const held = { ...work, idempotency_key: 'held' }
+      const transaction = { query: (text: string, values?: unknown[]) => holder.query(text, values) }
+      await server.hub.publish(
+        { tags: ['a'], payload: 1, title: 't', idempotencyKey: 'held' },
+        { tx: transaction },
+      )
+      const others = Array.from({ length: 20 }, (_, n) => ({ ...work, idempotency_key: `free ${n}` }))
+      const answers = await Promise.all(
+        [held, ...others].map((event) => server.call('POST', '/events', event)),
+      )
+      expect(answers.map(({ status }) => status)).toEqual([503, ...others.map(() => 201)])
+    } finally {
+      await holder.query('rollback')
+      await holder.end()
+    }
+  })
+})
+
+test('a statement that takes too long is 503, also for those who read', async () => {
+  const server = await servers.open({ hub: { statementTimeoutMs: 300 } })
+  const { json } = await server.call('POST', '/events', work)
+  const unlock = await lockEvents(server)
+  try {
+    const answers = await Promise.all([
+      server.call('POST', '/events', work),
+      server.call('GET', '/events'),
+      server.call('GET', `/events/${json.id}`),
+      server.call('GET', '/events/subscribe?tags=a&worker_id=w'),
+    ])
+    for (const { status, headers } of answers)
+      expect([status, headers.get('retry-after')]).toEqual([503, '1'])
+  } finally {
+    await unlock()
+  }
+})
+
+test('a pool that slow statements have used up keeps nobody from asking how we are, and is not taken for an outage', async () => {
+  const server = await servers.open({ hub: { poolMax: 2 } })
+  const unlock = await lockEvents(server)
+  try {
+    const slow = [
+      ...Array.from({ length: 10 }, (_, n) => server.call('GET', `/events?offset=${n}`)),
+      ...Array.from({ length: 10 }, (_, n) =>
+        server.call('POST', '/events', { ...work, idempotency_key: `k${n}` }),
+      ),
+    ]
+    await eventually('they wait', async () => (await waiting(server)) === 2)
+    for (let round = 0; round < 2; round++) {
+      const live = await timed(server, '/livez')
+      const ready = await timed(server, '/readyz')
+      expect([live.status, ready.status, ready.json]).toEqual([200, 503, { status: 'database_unavailable' }])
+    }
+    await unlock()
+    const answers = await Promise.all(slow)
+    expect(answers.map(({ status }) => status)).toEqual([...Array(10).fill(200), ...Array(10).fill(201)])
+  } finally {
+    await unlock()
+  }
+})
+
+async function timed(server: TestServer, path: string) {
+  const began = performance.now()
+  const answer = await server.call('GET', path)
+  expect(performance.now() - began).toBeLessThan(2_000)
+  return answer
+}
+
+/** Says how often it was tried. */
+async function failAt(server: TestServer, table: string, code: string): Promise<() => Promise<number>> {
+  const { schema } = server.db
+  await server.db.query(
+    `create sequence ${schema}.${table}_tries;
+    create function ${schema}.fail_${table}() returns trigger language plpgsql as $$ begin
+      perform nextval('${schema}.${table}_tries');
+      raise exception 'no room' using errcode = '${code}';
+    end $$;
+    create trigger fail before insert or update or delete on ${schema}.${table}
+      for each statement execute function ${schema}.fail_${table}()`,
+  )
+  return async () => {
+    const { rows } = await server.db.query<{ tries: number }>(
+      `select last_value::int as tries from ${schema}.${table}_tries`,
+    )
+    return rows[0]?.tries ?? 0
+  }
+}
+
+async function lockEvents({ db }: TestServer): Promise<() => Promise<void>> {
+  const client = await connect()
+  await client.query(`begin; lock table ${db.schema}.events in access exclusive mode`)
+  let ending: Promise<void> | undefined
+  return () => {
+    ending ??= client.end()
+    return ending
+  }
+}
+
+async function connect(): Promise<pg.Client> {
+  const client = new pg.Client(servers.connection)
+  await client.connect()
+  return client
+}
+
+async function waiting({ db }: TestServer): Promise<number> {
+  const { rows } = await db.query<{ count: number }>(
+    `select count(*)::int as count from pg_stat_activity
+    where datname = current_database() and wait_event_type = 'Lock'`,
+  )
+  return rows[0]?.count ?? 0
+}

@@ -1,0 +1,33 @@
+import { readFileSync } from 'node:fs'
+import { expect, test } from 'vitest'
+import { useServers } from './support/http.ts'
+
+const servers = useServers('readme')
+
+test('the three curl lines of the README publish, lease and complete an event', async () => {
+  const server = await servers.open()
+  const lines = curlLines(readFileSync(new URL('../README.md', import.meta.url), 'utf8'))
+  expect(lines).toHaveLength(3)
+  const answers = []
+  for (const { path, body } of lines) {
+    // As curl sends it: a body without a content type of ours.
+    const headers = { 'content-type': 'application/x-www-form-urlencoded' }
+    answers.push(
+      await server.call(body === undefined ? 'GET' : 'POST', path, body, body === undefined ? {} : headers),
+    )
+  }
+  expect(answers.map(({ status }) => status)).toEqual([201, 200, 200])
+  expect(answers.map(({ json }) => json.status ?? json.action)).toEqual([
+    'PENDING',
+    'PROCESSING',
+    'COMPLETED',
+  ])
+})
+
+function curlLines(readme: string): { path: string; body: string | undefined }[] {
+  return [...readme.matchAll(/^curl -s '?localhost:8080([^ ']+)'?(?: -d '([^']+)')?/gm)].map(
+    ([, path = '', body]) => ({
+      ...{ path, body },
+    }),
+  )
+}

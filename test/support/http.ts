@@ -1,0 +1,132 @@
+import { afterAll, afterEach, beforeAll } from 'vitest'
+import type { PosthornOptions } from '../../src/config.ts'
+import { openPostgres, type PostgresDatabase } from '../../src/db/postgres.ts'
+import { apiRoutes } from '../../src/http/routes/index.ts'
+import { createServer, type Server, type ServerOptions } from '../../src/http/server.ts'
+import { KeyRing } from '../../src/key-ring.ts'
+import { createLogger, type Logger } from '../../src/observe/log.ts'
+import { observeRequests } from '../../src/observe/requests.ts'
+import { type TestPosthorn, testPosthorn } from '../../src/testing/index.ts'
+import { createTestDatabase, type TestDatabase } from './database.ts'
+
+export interface TestServer extends TestPosthorn {
+  readonly url: string
+  readonly server: Server
+  readonly keys: KeyRing
+  readonly db: PostgresDatabase
+  /** Whether it has been told to stop. */
+  draining: boolean
+  /** A request with a body, as JSON unless it is text or bytes; the answer with its body read. */
+  call(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<TestAnswer>
+}
+
+export interface TestAnswer {
+  readonly status: number
+  readonly headers: Headers
+  readonly text: string
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into whatever came
+  readonly json: any
+}
+
+export interface ServerSetup {
+  readonly adminKey?: string
+  readonly freshMs?: number
+  readonly log?: Logger
+  readonly hub?: PosthornOptions
+  readonly timeouts?: NonNullable<ServerOptions['timeouts']>
+  /** What the API connects to instead of the server: a proxy, say. */
+  readonly connection?: TestDatabase['connection']
+}
+
+export interface ServerFactory {
+  /** The whole API over a hub in a schema of its own, on a port of its own, stopped after the test. */
+  open(setup?: ServerSetup): Promise<TestServer>
+  readonly connection: TestDatabase['connection']
+}
+
+/** One database per test file, one schema per server. */
+export function useServers(name: string): ServerFactory {
+  let database: TestDatabase
+  let schemas = 0
+  const closing: (() => Promise<unknown>)[] = []
+  beforeAll(async () => {
+    database = await createTestDatabase(name)
+  })
+  afterEach(async () => {
+    for (const close of closing.splice(0).reverse()) await close()
+  })
+  afterAll(() => database.drop())
+  return {
+    async open(setup = {}) {
+      const connection = setup.connection ?? database.connection
+      const options = { database: connection, schema: `t${++schemas}`, poolMax: 5, ...setup.hub }
+      const test = await testPosthorn(options)
+      closing.push(() => test.hub.stop({ graceMs: 100 }))
+      await test.hub.start()
+      const db = await database.open({ schema: options.schema, poolMax: 2 })
+      const keysDb = await openPostgres({ connection, schema: options.schema, poolMax: 2 })
+      closing.push(() => keysDb.close())
+      return serve(test, { db, keysDb }, setup, closing)
+    },
+    get connection() {
+      return database.connection
+    },
+  }
+}
+
+async function serve(
+  test: TestPosthorn,
+  { db, keysDb }: { db: PostgresDatabase; keysDb: PostgresDatabase },
+  { adminKey, freshMs, log, timeouts }: ServerSetup,
+  closing: (() => Promise<unknown>)[],
+): Promise<TestServer> {
+  const keys = new KeyRing({ db: keysDb, adminKey, ...(freshMs !== undefined && { freshMs }) })
+  let draining = false
+  const routes = apiRoutes(test.hub, { isDraining: () => draining, version: '0.0.0' })
+  const server = createServer({
+    observe: observeRequests(test.hub.metrics),
+    routes,
+    keys,
+    log: log ?? createLogger(false),
+    ...(timeouts && { timeouts }),
+  })
+  const url = await server.listen({ host: '127.0.0.1', port: 0 })
+  closing.push(async () => {
+    await test.hub.pull.stop()
+    await server.close()
+    await keys.stop()
+  })
+  return {
+    ...test,
+    ...{ url, server, keys, db },
+    get draining() {
+      return draining
+    },
+    set draining(value) {
+      draining = value
+    },
+    call: (method, path, body, headers) => call(url + path, method, body, headers),
+  }
+}
+
+async function call(
+  url: string,
+  method: string,
+  body: unknown,
+  headers: Record<string, string> = {},
+): Promise<TestAnswer> {
+  const isRaw = typeof body === 'string' || body instanceof Uint8Array
+  const response = await fetch(url, {
+    method,
+    headers: { ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
+    ...(body === undefined ? {} : { body: isRaw ? (body as string) : JSON.stringify(body) }),
+  })
+  const text = await response.text()
+  const isJson = /json/.test(response.headers.get('content-type') ?? '')
+  return {
+    status: response.status,
+    headers: response.headers,
+    text,
+    json: isJson && text !== '' ? JSON.parse(text) : undefined,
+  }
+}
