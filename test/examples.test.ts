@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
+import { useServers } from './support/http.ts'
 
 const run = promisify(execFile)
 const folder = fileURLToPath(new URL('../examples/', import.meta.url))
@@ -14,7 +15,10 @@ const prints: Record<string, string[]> = {
   'outbox.js': ['refused: duplicate key value violates unique constraint "orders_pkey"', 'shipped: 1, 2'],
   'ordered-lanes.js': ['alice: deposit 100, withdraw 50, close', 'bob: deposit 10'],
   'exactly-once.js': ['balance: 60'],
+  'pull-worker.js': ['invoice 7: 3 pages', 'invoice 7 is COMPLETED', 'invoice 8 is FAILED'],
 }
+
+const servers = useServers('example_server')
 
 let database: TestDatabase
 beforeEach(async () => {
@@ -37,8 +41,9 @@ test('every example is run here, and none is longer than 40 lines', () => {
 test.each(Object.entries(prints))('examples/%s prints what it promises', async (name, lines) => {
   const { host, port, user, database: db } = database.connection
   const url = `postgres://${user}@/${db}?host=${encodeURIComponent(host)}&port=${port}`
+  const server = name.startsWith('pull-') ? await servers.open() : undefined
   const { stdout } = await run(process.execPath, [folder + name], {
-    env: { ...process.env, DATABASE_URL: url, LOG_LEVEL: 'silent' },
+    env: { ...process.env, DATABASE_URL: url, POSTHORN_URL: server?.url, LOG_LEVEL: 'silent' },
     timeout: 30_000,
   })
   expect(stdout.trim().split('\n')).toEqual(lines)

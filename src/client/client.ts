@@ -1,0 +1,236 @@
+import type { Catalogue, EventToPublish } from '../domain/catalogue.ts'
+import type { EventInput } from '../domain/event.ts'
+import type {
+  CancelAnswer,
+  CancelManyAnswer,
+  EventDetails,
+  EventPage,
+  FailAnswer,
+  HeartbeatAnswer,
+  LeasedEvent,
+  ListedEvent,
+  LogEntry,
+  PublishedEvent,
+  RemoteEvent,
+  RemoteWorker,
+  SettleResult,
+} from './answers.ts'
+import { PosthornHttpError } from './errors.ts'
+import type {
+  CallOptions,
+  CancelFilter,
+  EventQuery,
+  FailureReport,
+  Lease,
+  Outcome,
+  PublishOptions,
+  Report,
+  SubscribeOptions,
+} from './requests.ts'
+import { Subscribers } from './subscribers.ts'
+import { type Answer, type Call, type ClientOptions, read, Transport } from './transport.ts'
+import {
+  eventToWire,
+  extend,
+  fromWire,
+  readEvent,
+  readEventDetails,
+  readEventPage,
+  readLeasedEvents,
+  readPublished,
+  toQuery,
+  toWire,
+} from './wire.ts'
+import { PullWorker, type WorkerHandler, type WorkerOptions } from './worker.ts'
+
+/**
+ * The server's API with nothing but fetch. Calls that may be repeated are, when the server could not be reached
+ * or was too busy; subscribing, cancelling, resetting and changing subscribers are not.
+ */
+export class PosthornClient<C extends Catalogue = Catalogue> {
+  readonly subscribers: Subscribers
+  readonly #transport: Transport
+
+  constructor(options: ClientOptions) {
+    this.#transport = new Transport(options)
+    this.subscribers = new Subscribers(this.#transport)
+  }
+
+  async publish(event: EventToPublish<C>, options: PublishOptions = {}): Promise<PublishedEvent> {
+    const { idempotencyKey: own, ...input } = event as EventInput
+    const key = options.idempotencyKey ?? own ?? crypto.randomUUID()
+    const inHeader = headerText.test(key)
+    const answer = await this.#transport.send({
+      method: 'POST',
+      path: '/events',
+      body: eventToWire((inHeader ? input : { ...input, idempotencyKey: key }) as EventInput),
+      headers: inHeader ? { 'idempotency-key': key } : {},
+      repeatable: true,
+      signal: options.signal,
+    })
+    const replayed = answer.headers.get('idempotency-replayed') === 'true'
+    return extend(read(answer, readEvent), { replayed })
+  }
+
+  /** All of them or none, at most 1,000. */
+  async publishMany(
+    events: readonly EventToPublish<C>[],
+    { signal }: CallOptions = {},
+  ): Promise<RemoteEvent[]> {
+    const texts = (events as readonly EventInput[]).map((event) =>
+      eventToWire({ ...event, idempotencyKey: event.idempotencyKey ?? crypto.randomUUID() }),
+    )
+    const body = `{"events":[${texts.join(',')}]}`
+    return this.#post('/events/batch', { body, repeatable: true, signal }, readPublished)
+  }
+
+  /** Leases up to `limit` events, or none. Not repeated by itself: an answer that was lost may have leased some. */
+  async subscribe({ signal, waitSeconds, leaseSeconds, ...rest }: SubscribeOptions): Promise<LeasedEvent[]> {
+    const answer = await this.#transport.send({
+      method: 'POST',
+      path: '/events/subscribe',
+      query: toQuery({ ...rest, wait: waitSeconds, lease: leaseSeconds }),
+      repeatable: false,
+      signal,
+      waitMs: (waitSeconds ?? 0) * 1000,
+    })
+    return answer.status === 204 ? [] : read(answer, readLeasedEvents)
+  }
+
+  async start(lease: Lease, options: CallOptions = {}): Promise<LogEntry> {
+    return this.#report(lease, 'start', options, fromWire<LogEntry>)
+  }
+
+  /** Renews the lease, and says whether an operator wants the event stopped. 409: the lease is lost, stop. */
+  async heartbeat(
+    lease: Lease,
+    { leaseSeconds, ...rest }: CallOptions & { readonly leaseSeconds?: number } = {},
+  ): Promise<HeartbeatAnswer> {
+    const toAnswer = (text: string) => {
+      const answer = fromWire<HeartbeatAnswer>(text)
+      return { ...answer, cancelledEventIds: answer.cancelledEventIds ?? [] }
+    }
+    return this.#report(lease, 'heartbeat', { ...rest, lease: leaseSeconds }, toAnswer)
+  }
+
+  async complete(lease: Lease, report: Report = {}): Promise<LogEntry> {
+    return this.#report(lease, 'complete', report, fromWire<LogEntry>)
+  }
+
+  /** Whether it is tried again or was the last failure allowed is in the answer. */
+  async fail(lease: Lease, report: FailureReport = {}): Promise<FailAnswer> {
+    try {
+      return await this.#report(lease, 'fail', report, fromWire<FailAnswer>)
+    } catch (error) {
+      if (!(error instanceof PosthornHttpError) || error.code !== 'MAX_RETRIES_EXCEEDED') throw error
+      const { retry_count: retryCount, max_retries: maxRetries } = error.problem
+      return { retryScheduled: false, retryCount: Number(retryCount), maxRetries: Number(maxRetries) }
+    }
+  }
+
+  /** Hands it back; not counted as a failure. */
+  async release(lease: Lease, options: CallOptions = {}): Promise<LogEntry> {
+    return this.#report(lease, 'release', options, fromWire<LogEntry>)
+  }
+
+  /** Up to 1,000 outcomes, each answered by itself, in their order. */
+  async settle(outcomes: readonly Outcome[], { signal }: CallOptions = {}): Promise<SettleResult[]> {
+    const texts = outcomes.map(({ lease: { id, leaseToken, workerId }, ...outcome }) =>
+      toWire({ eventId: id, leaseToken, workerId, ...outcome }),
+    )
+    const repeatable = outcomes.every(({ lease }) => lease.leaseToken !== undefined)
+    const body = `{"outcomes":[${texts.join(',')}]}`
+    return this.#post(
+      '/events/settle',
+      { body, repeatable, signal },
+      (text) => fromWire<{ results: SettleResult[] }>(text).results,
+    )
+  }
+
+  /** An event with its deliveries, and with its log if asked for. */
+  async event(
+    id: number,
+    { logs = false, signal }: CallOptions & { readonly logs?: boolean } = {},
+  ): Promise<EventDetails> {
+    const query = toQuery(logs ? { includeLogs: true } : {})
+    const answer = await this.#transport.send({
+      ...{ method: 'GET', path: `/events/${id}`, query, repeatable: true, signal },
+    })
+    return read(answer, readEventDetails)
+  }
+
+  /** One page, without payloads. */
+  async listEvents({ signal, payload = {}, ...filter }: EventQuery = {}): Promise<EventPage> {
+    const query = toQuery(filter)
+    for (const [path, value] of Object.entries(payload)) query.set(`payload.${path}`, String(value))
+    const answer = await this.#transport.send({
+      ...{ method: 'GET', path: '/events', query, repeatable: true, signal },
+    })
+    return read(answer, readEventPage)
+  }
+
+  /** All that match, page by page, without payloads. */
+  async *events(filter: EventQuery = {}): AsyncGenerator<ListedEvent, void, undefined> {
+    let page = await this.listEvents({ limit: pageLimit, ...filter })
+    for (;;) {
+      yield* page.events
+      if (page.nextCursor === null) return
+      const { offset: _, ...rest } = filter
+      page = await this.listEvents({ limit: pageLimit, ...rest, cursor: page.nextCursor })
+    }
+  }
+
+  /** Takes an event from whoever holds it: back to waiting, failures kept. */
+  async reset(
+    id: number,
+    { reason, signal }: CallOptions & { readonly reason?: string } = {},
+  ): Promise<RemoteEvent & { readonly reset: number }> {
+    const call = { query: toQuery({ reason }), repeatable: false, signal }
+    return this.#post(`/events/${id}/reset`, call, (text) => {
+      const { reset } = JSON.parse(text) as { reset: number }
+      return extend(readEvent(text), { reset })
+    })
+  }
+
+  async cancel(
+    id: number,
+    { signal, ...rest }: CallOptions & { readonly reason?: string } = {},
+  ): Promise<CancelAnswer> {
+    const call = { body: toWire(rest), repeatable: false, signal }
+    return this.#post(`/events/${id}/cancel`, call, fromWire<CancelAnswer>)
+  }
+
+  async cancelMany({ signal, ...filter }: CancelFilter): Promise<CancelManyAnswer> {
+    const call = { body: toWire(filter), repeatable: false, signal }
+    return this.#post('/events/cancel', call, fromWire<CancelManyAnswer>)
+  }
+
+  /** Every worker id seen. */
+  async workers({ signal }: CallOptions = {}): Promise<RemoteWorker[]> {
+    const answer = await this.#transport.send({ method: 'GET', path: '/workers', repeatable: true, signal })
+    return read(answer, (text) => fromWire<{ workers: RemoteWorker[] }>(text).workers)
+  }
+
+  /** A worker that leases, runs the handler, settles and keeps its leases alive. Nothing runs before `start()`. */
+  worker(options: WorkerOptions, handler: WorkerHandler<C>): PullWorker {
+    return new PullWorker(this.#transport, options, handler as WorkerHandler)
+  }
+
+  /** A call about something leased. It may be repeated if a token says which lease is meant. */
+  async #report<T>(lease: Lease, verb: string, report: object, reader: (text: string) => T): Promise<T> {
+    const { id, leaseToken, workerId } = lease
+    const { signal, ...rest } = report as CallOptions
+    const body = toWire({ leaseToken, workerId, ...rest })
+    const call = { body, repeatable: leaseToken !== undefined, signal }
+    return this.#post(`/events/${id}/${verb}`, call, reader)
+  }
+
+  async #post<T>(path: string, call: Omit<Call, 'method' | 'path'>, reader: (text: string) => T): Promise<T> {
+    const answer: Answer = await this.#transport.send({ method: 'POST', path, ...call })
+    return read(answer, reader)
+  }
+}
+
+const pageLimit = 100
+/** What an HTTP header can carry unchanged. */
+const headerText = /^[!-~]([ -~]*[!-~])?$/

@@ -1,0 +1,45 @@
+import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
+import type { StoredEvent } from '../domain/stored-event.ts'
+import type { Leased } from './leases.ts'
+
+/** A run as a remote worker knows it. */
+export class RemoteRun implements LeasedRun {
+  readonly id: number
+  readonly subscription = 1
+  /** The server's tokens are texts; this one is nobody's. */
+  readonly token = 0
+  readonly leaseToken: string
+  /** The same as JSON. */
+  readonly tokenText: string
+  readonly lane: boolean
+  readonly suspect: boolean
+  readonly leasedUntil = new Date(0)
+  readonly deliveries: RemoteDelivery[] = []
+  /** How long the answer took: the lease may be as much younger as we take it to be. */
+  readonly waitedMs: number
+
+  constructor(id: number, { event, leaseToken, suspect }: Leased, waitedMs: number) {
+    this.id = id
+    this.leaseToken = leaseToken
+    this.tokenText = JSON.stringify(leaseToken)
+    this.lane = event.orderingKey !== null
+    this.suspect = suspect
+    this.waitedMs = waitedMs
+  }
+}
+
+export class RemoteDelivery implements LeasedDelivery {
+  run: RemoteRun
+  readonly event: StoredEvent
+  readonly attempt: number
+  readonly failures: number
+  /** As far as we know: nobody is settling it, somebody is, or it is settled or lost. */
+  state: 'held' | 'settling' | 'over' = 'held'
+
+  constructor(run: RemoteRun, { event, attempt, failures }: Leased) {
+    this.run = run
+    this.event = event
+    this.attempt = attempt
+    this.failures = failures
+  }
+}

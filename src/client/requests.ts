@@ -1,0 +1,80 @@
+import type { EventStatus } from '../domain/status.ts'
+
+export interface CallOptions {
+  readonly signal?: AbortSignal
+}
+
+export interface PublishOptions extends CallOptions {
+  /** A random one when none is given, so that a publish can be repeated. */
+  readonly idempotencyKey?: string
+}
+
+export interface SubscribeOptions extends CallOptions {
+  readonly workerId: string
+  /** Work with any of these tags; for a named subscription whatever its tags when left out. */
+  readonly tags?: string | readonly string[]
+  /** The name of a pull subscription; left out: the queue of tagged work. */
+  readonly subscription?: string
+  /** How many events at most, 1 to 1,000. Default 1. */
+  readonly limit?: number
+  /** How long to wait for the first one, up to 60. Default 0. */
+  readonly waitSeconds?: number
+  readonly leaseSeconds?: number
+}
+
+/** What was leased: a leased event is one. With a token the token decides, else the worker's id. */
+export interface Lease {
+  readonly id: number
+  readonly leaseToken?: string
+  readonly workerId?: string
+}
+
+/** By the worker's own watch. */
+export interface Report extends CallOptions {
+  readonly executionTimeMs?: number
+  readonly startedAfterMs?: number
+  readonly statusCode?: number
+}
+
+export interface FailureReport extends Report {
+  readonly errorMessage?: string
+  /** No later attempt can do better. */
+  readonly permanent?: boolean
+  readonly retryAfterMs?: number
+}
+
+export type Outcome = { readonly lease: Lease } & (
+  | ({ readonly outcome: 'complete' } & Omit<Report, 'signal'>)
+  | ({ readonly outcome: 'fail' } & Omit<FailureReport, 'signal'>)
+  | ({ readonly outcome: 'snooze'; readonly afterMs: number } & Omit<Report, 'signal'>)
+  | ({ readonly outcome: 'bury'; readonly reason: string } & Omit<Report, 'signal'>)
+  | { readonly outcome: 'release' }
+)
+
+export interface EventQuery extends CallOptions {
+  readonly status?: EventStatus
+  /** Any of these. */
+  readonly tags?: string | readonly string[]
+  /** A type, or `prefix.*`. */
+  readonly type?: string
+  readonly orderingKey?: string
+  readonly createdFrom?: Date | string
+  readonly createdTo?: Date | string
+  readonly order?: 'asc' | 'desc'
+  readonly limit?: number
+  readonly offset?: number
+  readonly cursor?: string
+  /** Path within the payload → value, such as `{ 'order.id': 7 }`. */
+  readonly payload?: Readonly<Record<string, string | number | boolean>>
+}
+
+export interface CancelFilter extends CallOptions {
+  readonly ids?: readonly number[]
+  readonly type?: string
+  readonly tags?: string | readonly string[]
+  readonly orderingKey?: string
+  readonly status?: EventStatus
+  readonly createdFrom?: Date | string
+  readonly createdTo?: Date | string
+  readonly reason?: string
+}

@@ -1,0 +1,194 @@
+import type {
+  Beat,
+  HeldLease,
+  LeaseAnswer,
+  SettleAnswer,
+  SettleDelivery,
+  Source,
+  Want,
+} from '../consume/source.ts'
+import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
+import { PosthornError } from '../errors.ts'
+import { PosthornHttpError } from './errors.ts'
+import { Leasing, type LeasingOptions, limitMax } from './leasing.ts'
+import { portionsOf } from './portions.ts'
+import type { RemoteDelivery, RemoteRun } from './remote-run.ts'
+import { read } from './transport.ts'
+import { toWire } from './wire.ts'
+
+export interface HttpSourceOptions extends LeasingOptions {
+  /** The server has buried it instead of trying again. */
+  readonly exhausted: (delivery: LeasedDelivery) => void
+}
+
+const settlesMax = 2
+const beatsMax = 8
+
+/** The server's end of the runner: leases by long poll, settlements in bulk. */
+export class HttpSource implements Source {
+  readonly #options: HttpSourceOptions
+  readonly #leasing: Leasing
+
+  constructor(options: HttpSourceOptions) {
+    this.#options = options
+    this.#leasing = new Leasing(options)
+  }
+
+  /** Ends a long poll under way, and leases nothing more. */
+  stop(): Promise<void> {
+    return this.#leasing.stop()
+  }
+
+  lease(wants: readonly Want[]): Promise<LeaseAnswer> {
+    return this.#leasing.lease(wants[0] as Want)
+  }
+
+  /** The long poll has the last word: it is as cheap as asking. */
+  async peek(): Promise<boolean> {
+    return true
+  }
+
+  /** Sent once: the runner sends again what was not answered, and asks about its leases meanwhile. */
+  settle(settlements: readonly SettleDelivery[]): Promise<SettleAnswer[]> {
+    return this.#settle(settlements, { repeatable: false })
+  }
+
+  async #settle(
+    settlements: readonly SettleDelivery[],
+    call: { readonly repeatable: boolean },
+  ): Promise<SettleAnswer[]> {
+    const answers: SettleAnswer[] = new Array(settlements.length)
+    const portions = portionsOf(settlements, limitMax)
+    await eachOf(portions, settlesMax, async ({ body, positions }) => {
+      const statuses = await this.#settlePortion(body, call)
+      if (statuses.length !== positions.length) throw new Error('Not every outcome was answered')
+      for (const [i, position] of positions.entries()) {
+        const settlement = settlements[position] as SettleDelivery
+        answers[position] = this.#answered(settlement, statuses[i] as number)
+      }
+    })
+    return answers
+  }
+
+  async heartbeat(beats: readonly Beat[]): Promise<HeldLease[]> {
+    const held: HeldLease[] = []
+    await eachOf(beats, beatsMax, async (beat) => {
+      const answer = await this.#beat(beat)
+      if (answer !== undefined) held.push(answer)
+    })
+    return held
+  }
+
+  async release(runs: readonly LeasedRun[]): Promise<void> {
+    const left = runs.flatMap((run) => (run as RemoteRun).deliveries.filter(({ state }) => state === 'held'))
+    if (left.length === 0) return
+    const settlement = { kind: 'release' } as const
+    const settlements = left.map((delivery) => ({ delivery, settlement, startedAfterMs: 0, executionMs: 0 }))
+    await this.#settle(settlements, { repeatable: true })
+  }
+
+  async isolate(): Promise<never> {
+    throw new PosthornError('REMOTE_ATTEMPT')
+  }
+
+  async completeIn(): Promise<never> {
+    throw new PosthornError('REMOTE_ATTEMPT')
+  }
+
+  async isCompleted(): Promise<boolean> {
+    return false
+  }
+
+  async #settlePortion(body: string, call: { readonly repeatable: boolean }): Promise<number[]> {
+    const { transport, workerId } = this.#options
+    const answer = await transport.send({
+      method: 'POST',
+      path: '/events/settle',
+      body: `{"worker_id":${JSON.stringify(workerId)},"outcomes":[${body}]}`,
+      ...call,
+    })
+    return read(answer, (text) =>
+      (JSON.parse(text) as { results: { status: number }[] }).results.map(({ status }) => status),
+    )
+  }
+
+  #answered({ delivery }: SettleDelivery, status: number): SettleAnswer {
+    // Repeats are safe: those of the portion that are settled will be answered as before.
+    if (status === 429 || status >= 500) throw new Error(`An outcome was answered with ${status}`)
+    ;(delivery as RemoteDelivery).state = 'over'
+    if (status === 400) this.#options.exhausted(delivery)
+    return status === 200 || status === 400 ? 'settled' : 'lost'
+  }
+
+  /**
+   * Asks by a delivery that nobody is settling, if there is one: settled while we ask, it is refused. An operator
+   * may have taken that one delivery out, so another is asked about before all are given up.
+   */
+  async #beat({ run, begun }: Beat): Promise<HeldLease | undefined> {
+    const { deliveries } = run as RemoteRun
+    const held = { run, renewed: true, cancelled: [] }
+    for (let lost = 0; lost < 2; ) {
+      const asked = last(deliveries, 'held') ?? last(deliveries, 'settling')
+      if (asked === undefined) return lost === 0 ? held : undefined
+      const cancelled = await this.#beatOnce(asked, begun)
+      if (cancelled !== undefined) return { ...held, cancelled }
+      if (asked.state === 'settling' && last(deliveries, 'held') === undefined)
+        return { ...held, renewed: false }
+      if (asked.state !== 'held') continue
+      asked.state = 'over'
+      lost++
+    }
+    return undefined
+  }
+
+  /** What an operator has cancelled under the same token; undefined when it is refused. */
+  async #beatOnce({ run, event }: RemoteDelivery, begun: readonly number[]): Promise<number[] | undefined> {
+    const { transport, workerId, leaseSeconds } = this.#options
+    const { leaseToken } = run
+    try {
+      const answer = await transport.send({
+        method: 'POST',
+        path: `/events/${event.id}/heartbeat`,
+        body: toWire({ leaseToken, workerId, lease: leaseSeconds, begun }),
+        repeatable: false,
+        timeoutMs: (leaseSeconds * 1000) / 3,
+      })
+      return read(answer, (text) => (JSON.parse(text) as Beaten).cancelled_event_ids ?? [])
+    } catch (error) {
+      const isRefused = error instanceof PosthornHttpError && (error.status === 409 || error.status === 404)
+      if (isRefused) return undefined
+      throw error
+    }
+  }
+}
+
+interface Beaten {
+  readonly cancelled_event_ids?: number[]
+}
+
+function last(
+  deliveries: readonly RemoteDelivery[],
+  state: RemoteDelivery['state'],
+): RemoteDelivery | undefined {
+  return deliveries.findLast((delivery) => delivery.state === state)
+}
+
+/** Does each, a few at a time; after a failure begins no more, and fails when those under way have ended. */
+async function eachOf<T>(
+  all: readonly T[],
+  atOnceMax: number,
+  act: (one: T) => Promise<void>,
+): Promise<void> {
+  let next = 0
+  let failed = false
+  const work = async () => {
+    while (next < all.length && !failed) {
+      await act(all[next++] as T).catch((error: unknown) => {
+        failed = true
+        throw error
+      })
+    }
+  }
+  const done = await Promise.allSettled(Array.from({ length: Math.min(atOnceMax, all.length) }, work))
+  for (const result of done) if (result.status === 'rejected') throw result.reason
+}

@@ -1,0 +1,154 @@
+import { integer } from '../domain/subscription.ts'
+import { toDetail } from '../domain/text.ts'
+import { PosthornError } from '../errors.ts'
+import { badAnswer, PosthornHttpError, refusal, unreachable } from './errors.ts'
+
+export interface ClientOptions {
+  /** Where the server is, such as `http://localhost:8080`. */
+  readonly url: string
+  readonly apiKey?: string
+  /** Instead of the global one. */
+  readonly fetch?: typeof fetch
+  /** How long an answer may take; a long poll has its wait besides. Default 30,000. */
+  readonly timeoutMs?: number
+  /** How often a call that may be repeated is sent again. Default 3. */
+  readonly retries?: number
+}
+
+export interface Call {
+  readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE'
+  readonly path: string
+  readonly query?: URLSearchParams
+  /** JSON. */
+  readonly body?: string
+  readonly headers?: Readonly<Record<string, string>>
+  /** Doing it twice is doing it once. */
+  readonly repeatable: boolean
+  readonly signal?: AbortSignal | undefined
+  /** The signal counts only until the answer begins: what the server has handed out by then is taken. */
+  readonly abortable?: 'until it is answered'
+  /** How long the server may hold the answer back. */
+  readonly waitMs?: number
+  /** Less than the client's own. */
+  readonly timeoutMs?: number
+}
+
+export interface Answer {
+  readonly status: number
+  readonly headers: Headers
+  readonly text: string
+}
+
+/** Sends requests with nothing but fetch, and again where that is safe. */
+export class Transport {
+  readonly #url: string
+  readonly #headers: Readonly<Record<string, string>>
+  readonly #fetch: typeof fetch
+  readonly #timeoutMs: number
+  readonly #retries: number
+
+  constructor({ url, apiKey, fetch: given, timeoutMs = 30_000, retries = 3 }: ClientOptions) {
+    this.#url = checkUrl(url)
+    this.#headers = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }
+    // Called as a function and not as a method: browsers insist on it.
+    this.#fetch = given ?? ((...request) => fetch(...request))
+    this.#timeoutMs = integer('timeoutMs', timeoutMs, 1, 86_400_000)
+    this.#retries = integer('retries', retries, 0, 100)
+  }
+
+  async send(call: Call): Promise<Answer> {
+    for (let tries = 0; ; tries++) {
+      try {
+        return await this.#sendOnce(call)
+      } catch (error) {
+        const waitMs = tries < this.#retries && call.repeatable ? waitAfter(error, tries) : undefined
+        if (waitMs === undefined) throw error
+        await pause(waitMs, call.signal)
+      }
+    }
+  }
+
+  async #sendOnce(call: Call): Promise<Answer> {
+    const { method, path, query, body, headers, signal } = call
+    const url = `${this.#url}${path}${query === undefined || query.size === 0 ? '' : `?${query}`}`
+    signal?.throwIfAborted()
+    const abort = new AbortController()
+    const onAbort = () => abort.abort(signal?.reason)
+    signal?.addEventListener('abort', onAbort)
+    const timeoutMs = Math.min(this.#timeoutMs, call.timeoutMs ?? this.#timeoutMs) + (call.waitMs ?? 0)
+    const timer = setTimeout(() => abort.abort(new Error(`it took more than ${timeoutMs} ms`)), timeoutMs)
+    try {
+      const send = this.#fetch
+      const response = await send(url, {
+        method,
+        headers: { ...this.#headers, ...(body === undefined ? {} : jsonHeaders), ...headers },
+        ...(body === undefined ? {} : { body }),
+        signal: abort.signal,
+      })
+      if (call.abortable === 'until it is answered') signal?.removeEventListener('abort', onAbort)
+      const { status } = response
+      const text = await response.text()
+      if (response.ok) return { status, headers: response.headers, text }
+      throw refusal(status, response.headers, text)
+    } catch (error) {
+      if (error instanceof PosthornHttpError) throw error
+      if (abort.signal.aborted && signal?.aborted) throw signal.reason
+      throw unreachable(this.#url, error)
+    } finally {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', onAbort)
+    }
+  }
+}
+
+/** What the answer says, or BAD_ANSWER where it is none of Posthorn's. */
+export function read<T>({ status, text }: Answer, reader: (text: string) => T): T {
+  try {
+    return reader(text)
+  } catch (error) {
+    throw badAnswer(status, error)
+  }
+}
+
+/** Before the try after this one; undefined: another would not help, or not soon enough. */
+export function waitAfter(error: unknown, tries: number, random = Math.random()): number | undefined {
+  if (!(error instanceof PosthornHttpError) || !passing.has(error.status)) return undefined
+  const { retryAfterMs } = error
+  if (retryAfterMs !== null && retryAfterMs > retryAfterMsMax) return undefined
+  const backoffMs = Math.min(backoffMsMin * 2 ** tries, backoffMsMax) * (0.5 + random)
+  return retryAfterMs === null ? backoffMs : retryAfterMs * (1 + random / 10)
+}
+
+/** 0: there was no answer at all. */
+const passing = new Set([0, 429, 502, 503, 504])
+const backoffMsMin = 200
+const backoffMsMax = 10_000
+/** Whoever is asked for more patience than this decides for himself. */
+const retryAfterMsMax = 60_000
+const jsonHeaders = { 'content-type': 'application/json' }
+
+export function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => {
+      clearTimeout(timer)
+      reject(signal?.reason)
+    }
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', onAbort)
+      resolve()
+    }, ms)
+    if (signal?.aborted) onAbort()
+    else signal?.addEventListener('abort', onAbort, { once: true })
+  })
+}
+
+function checkUrl(url: unknown): string {
+  if (typeof url === 'string' && URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)) {
+    return url.replace(/\/+$/, '')
+  }
+  throw new PosthornError('BAD_OPTION', {
+    option: 'url',
+    expected: 'an http or https URL',
+    value: toDetail(url),
+  })
+}

@@ -1,0 +1,237 @@
+import type { EventAttributes, EventFields, EventInput, EventSource } from '../domain/event.ts'
+import { readElements, readMembers } from '../domain/json-members.ts'
+import { type CoreFields, type RareFields, type StoredEvent, storedEvent } from '../domain/stored-event.ts'
+import { isStorable, toDetail } from '../domain/text.ts'
+import { PosthornError } from '../errors.ts'
+import type { EventDetails, EventPage, LeasedEvent, ListedEvent, RemoteEvent, Standing } from './answers.ts'
+
+/** The one place that knows how things are called on the wire. */
+
+type Wire = Readonly<Record<string, unknown>>
+
+const eventNames = {
+  type: 'type',
+  title: 'title',
+  description: 'description',
+  tags: 'tags',
+  orderingKey: 'ordering_key',
+  concurrencyKey: 'concurrency_key',
+  version: 'version',
+  source: 'source',
+  timestamp: 'timestamp',
+  correlationId: 'correlation_id',
+  causationId: 'causation_id',
+  traceparent: 'traceparent',
+  runAt: 'run_at',
+  expiresAt: 'expires_at',
+  maxRetries: 'max_retries',
+  idempotencyKey: 'idempotency_key',
+  requireRoute: 'require_route',
+  attributes: 'attributes',
+} as const satisfies Record<Exclude<keyof EventFields, `idempotency${'Scope' | 'Fingerprint'}`>, string>
+
+const eventFields = Object.entries(eventNames) as [keyof typeof eventNames, string][]
+
+/** The body that publishes an event. Its payload goes as it is: parsing and printing it would change it. */
+export function eventToWire(event: EventInput): string {
+  let text = `{"payload":${payloadToWire(event)}`
+  for (const [field, name] of eventFields) {
+    const value = event[field]
+    if (value !== undefined && value !== null) text += `,"${name}":${JSON.stringify(value)}`
+  }
+  return `${text}}`
+}
+
+/** Checked because it becomes part of a larger text: what is no JSON could pass for other fields. */
+function payloadToWire({ payload, payloadText }: EventInput): string {
+  if (payloadText === undefined) {
+    const text = payload === undefined ? undefined : JSON.stringify(payload)
+    if (text !== undefined) return text
+    const expected = 'a JSON value (null is one)'
+    throw new PosthornError('BAD_EVENT', { field: 'payload', expected, value: toDetail(payload) })
+  }
+  try {
+    JSON.parse(payloadText)
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : 'it could not be read'
+    throw new PosthornError('BAD_PAYLOAD', { reason }, { cause: error })
+  }
+  if (isStorable(payloadText)) return payloadText
+  throw new PosthornError('BAD_PAYLOAD', { reason: 'it holds a character that UTF-8 text cannot' })
+}
+
+/** `{ eventTypes }` as `{"event_types"}`: one level deep, what is undefined left out, times as ISO 8601. */
+export function toWire(fields: object): string {
+  return JSON.stringify(Object.fromEntries(wireEntries(fields)))
+}
+
+/** The same as the query of a URL; lists as `a,b`. */
+export function toQuery(fields: object): URLSearchParams {
+  const query = new URLSearchParams()
+  for (const [name, value] of wireEntries(fields)) {
+    query.set(name, value instanceof Date ? value.toISOString() : String(value))
+  }
+  return query
+}
+
+function wireEntries(fields: object): [string, unknown][] {
+  return Object.entries(fields)
+    .filter(([, value]) => value !== undefined)
+    .map(([key, value]) => [snakeCase(key), value])
+}
+
+/** An answer's object, and those in its lists, with names and times as TypeScript has them. */
+export function fromWire<T>(text: string): T {
+  return translate(JSON.parse(text)) as T
+}
+
+function translate(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(translate)
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(
+    Object.entries(value).map(([name, member]) => [camelCase(name), translateMember(name, member)]),
+  )
+}
+
+/** The names within an object that is a member are its user's, such as those of headers. */
+function translateMember(name: string, value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(translate)
+  if (typeof value !== 'string') return value
+  if (timeName.test(name)) return new Date(value)
+  return name === 'tags' ? value.split(',') : value
+}
+
+const timeName = /_(at|until)$/
+
+export function readEvent(text: string): RemoteEvent {
+  return eventFromMembers(readMembers(text, 'an event')).event
+}
+
+export function readEvents(text: string): RemoteEvent[] {
+  return readElements(text, 'a list of events').map(readEvent)
+}
+
+export function readLeasedEvents(text: string): LeasedEvent[] {
+  const elements = text.trimStart().startsWith('[') ? readElements(text, 'a list of events') : [text]
+  return elements.map((element) => {
+    const { event, fields } = eventFromMembers(readMembers(element, 'an event'))
+    return extend(event, {
+      leaseToken: fields.lease_token as string,
+      leaseExpiresAt: toDate(fields.lease_expires_at) as Date,
+      attempt: fields.attempt as number,
+      subscription: fields.subscription as string,
+    })
+  })
+}
+
+export function readEventDetails(text: string): EventDetails {
+  const { event, fields } = eventFromMembers(readMembers(text, 'an event'))
+  const { deliveries = [], logs = [] } = fields
+  return extend(event, {
+    deliveries: translate(deliveries) as EventDetails['deliveries'],
+    logs: translate(logs) as EventDetails['logs'],
+  })
+}
+
+export function readEventPage(text: string): EventPage {
+  const page = JSON.parse(text) as Wire
+  return {
+    events: (page.events as Wire[]).map(listedEvent),
+    total: (page.total ?? null) as number | null,
+    totalIsEstimate: page.total_is_estimate === true,
+    nextCursor: (page.next_cursor ?? null) as string | null,
+    searched: (page.searched ?? null) as EventPage['searched'],
+  }
+}
+
+function listedEvent(fields: Wire): ListedEvent {
+  const { payloadText: _, createdAtMs, ...core } = coreFields(fields, '')
+  return { ...core, createdAt: new Date(createdAtMs), ...rareFields(fields), ...standing(fields) }
+}
+
+/** The events of `{"events": […]}`. */
+export function readPublished(text: string): RemoteEvent[] {
+  const events = readMembers(text, 'an answer').find(({ key }) => key === 'events')
+  return readEvents(events?.text ?? '')
+}
+
+interface TakenApart {
+  readonly event: RemoteEvent
+  /** All but the payload, under their names on the wire. */
+  readonly fields: Wire
+}
+
+function eventFromMembers(members: readonly { key: string; text: string }[]): TakenApart {
+  const fields: Record<string, unknown> = {}
+  let payloadText = 'null'
+  for (const { key, text } of members) {
+    if (key === 'payload') payloadText = text
+    else fields[key] = JSON.parse(text)
+  }
+  const stored = storedEvent(coreFields(fields, payloadText), rareFields(fields))
+  return { event: extend(stored, standing(fields)), fields }
+}
+
+/** An event with more fields than it has by itself, also in its JSON. */
+export function extend<Event extends StoredEvent, Fields extends object>(
+  event: Event,
+  fields: Fields,
+): Event & Fields {
+  const { toJSON } = event as { toJSON?: () => object }
+  Object.defineProperty(event, 'toJSON', {
+    value: () => ({ ...toJSON?.call(event), ...fields }),
+    configurable: true,
+  })
+  return Object.assign(event, fields)
+}
+
+function coreFields(fields: Wire, payloadText: string): CoreFields {
+  return {
+    id: fields.id as number,
+    type: fields.type as string | null,
+    payloadText,
+    orderingKey: fields.ordering_key as string | null,
+    createdAtMs: Date.parse(fields.created_at as string),
+  }
+}
+
+function standing(fields: Wire): Standing {
+  return {
+    status: fields.status as Standing['status'],
+    retryCount: fields.retry_count as number,
+    nextRetryAt: toDate(fields.next_retry_at),
+    updatedAt: toDate(fields.updated_at) as Date,
+  }
+}
+
+export function rareFields(fields: Wire): RareFields {
+  const text = (name: string) => (fields[name] ?? null) as string | null
+  return {
+    title: text('title'),
+    description: text('description'),
+    tags: text('tags')?.split(',') ?? null,
+    concurrencyKey: text('concurrency_key'),
+    version: text('version'),
+    source: (fields.source ?? null) as EventSource | null,
+    timestamp: toDate(fields.timestamp),
+    correlationId: text('correlation_id'),
+    causationId: text('causation_id'),
+    traceparent: text('traceparent'),
+    runAt: toDate(fields.run_at),
+    expiresAt: toDate(fields.expires_at),
+    maxRetries: (fields.max_retries ?? null) as number | null,
+    attributes: (fields.attributes ?? null) as EventAttributes | null,
+  }
+}
+
+function toDate(value: unknown): Date | null {
+  return typeof value === 'string' ? new Date(value) : null
+}
+
+function snakeCase(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+}
+
+function camelCase(name: string): string {
+  return name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())
+}

@@ -1,0 +1,160 @@
+import type { Attempt, Handler } from '../consume/attempt.ts'
+import type { Catalogue, EventFor, EventPattern, EventType } from '../domain/catalogue.ts'
+import { patternsFor } from '../domain/pattern.ts'
+import type { StoredEvent } from '../domain/stored-event.ts'
+import { integer } from '../domain/subscription.ts'
+import { toDetail } from '../domain/text.ts'
+import { PosthornError } from '../errors.ts'
+import type { Loop } from './loop.ts'
+import type { Transport } from './transport.ts'
+import { consoleLog, silentLog, type WorkerLog } from './worker-log.ts'
+
+export interface WorkerOptions {
+  /** Who this is, in logs and in the list of workers. Default: host and process, else a random one. */
+  readonly workerId?: string
+  /** Work with any of these tags. */
+  readonly tags?: string | readonly string[]
+  /** The name of a pull subscription. Default `work`: the queue of tagged work. */
+  readonly subscription?: string
+  /** How many attempts run at once. Default 10. */
+  readonly concurrency?: number
+  /** Leases are renewed by themselves; this is how soon others take over when this process dies. Default 60. */
+  readonly leaseSeconds?: number
+  /** How long a request waits for work, at most a third of the lease. Default 20. */
+  readonly waitSeconds?: number
+  /** An attempt that takes longer fails. Default: no limit. */
+  readonly timeoutMs?: number
+  /** False leases only what can begin at once: for subscriptions with a limit over the whole fleet. Default true. */
+  readonly prefetch?: boolean
+  /** Default: warnings and errors on the console. */
+  readonly log?: WorkerLog | false
+}
+
+/** For every event, or one for each type or pattern: the most specific counts. */
+export type WorkerHandler<C extends Catalogue = Catalogue> =
+  | Handler<WorkerEvent<C>>
+  | { readonly [Pattern in EventPattern<C>]?: Handler<EventFor<C, Pattern>> }
+
+type WorkerEvent<C extends Catalogue> =
+  string extends EventType<C> ? StoredEvent : EventFor<C, EventType<C>> | StoredEvent<null>
+
+export interface StopOptions {
+  /** How long handlers may take to end before they are aborted and handed back. Default 30,000. */
+  readonly graceMs?: number
+}
+
+/** What the options say, checked. */
+export interface WorkerConfig {
+  readonly workerId: string
+  readonly tags: string | readonly string[] | undefined
+  readonly subscription: string
+  readonly concurrency: number
+  readonly leaseSeconds: number
+  readonly waitSeconds: number
+  readonly timeoutMs: number | null
+  readonly prefetch: boolean
+  readonly log: WorkerLog
+  readonly handler: Handler
+}
+
+/** Leases from the server, attempts, settles: the loop of in-process handlers, over HTTP. */
+export class PullWorker {
+  readonly #transport: Transport
+  readonly #config: WorkerConfig
+  #running: Promise<Loop> | undefined
+  #stopping: Promise<void> | undefined
+  #onStopped: (() => void)[] = []
+
+  constructor(transport: Transport, options: WorkerOptions, handler: WorkerHandler) {
+    this.#transport = transport
+    this.#config = checkOptions(options, handler)
+  }
+
+  get workerId(): string {
+    return this.#config.workerId
+  }
+
+  /** Begins to work. Starting twice is starting once. */
+  async start(): Promise<void> {
+    await this.#stopping
+    // Loaded only when used: a client that only publishes runs where the loop could not.
+    this.#running ??= import('./loop.ts').then(({ startLoop }) => startLoop(this.#transport, this.#config))
+    await this.#running
+  }
+
+  /** Ends what is under way and hands back the rest uncounted. Twice is safe. */
+  stop({ graceMs = 30_000 }: StopOptions = {}): Promise<void> {
+    if (this.#running === undefined) return Promise.resolve()
+    this.#stopping ??= this.#stop(this.#running, graceMs)
+    return this.#stopping
+  }
+
+  /** Works until the signal says so, or somebody calls `stop()`; resolves when all is settled or handed back. */
+  async run(signal?: AbortSignal, options: StopOptions = {}): Promise<void> {
+    if (signal?.aborted) return
+    await this.start()
+    const stopped = new Promise<void>((resolve) => this.#onStopped.push(resolve))
+    const onAbort = () => void this.stop(options)
+    signal?.addEventListener('abort', onAbort, { once: true })
+    if (signal?.aborted) onAbort()
+    await stopped
+    signal?.removeEventListener('abort', onAbort)
+  }
+
+  async #stop(running: Promise<Loop>, graceMs: number): Promise<void> {
+    const loop = await running
+    await loop.stop(graceMs)
+    this.#running = undefined
+    this.#stopping = undefined
+    for (const tell of this.#onStopped.splice(0)) tell()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop()
+  }
+}
+
+function checkOptions(options: WorkerOptions, handler: WorkerHandler): WorkerConfig {
+  const { workerId = ownName(), subscription = 'work', log } = options
+  if (typeof workerId !== 'string' || workerId === '') throw badOption('workerId', 'text', workerId)
+  return {
+    workerId,
+    subscription,
+    tags: options.tags,
+    concurrency: integer('concurrency', options.concurrency ?? 10, 1, 10_000),
+    leaseSeconds: integer('leaseSeconds', options.leaseSeconds ?? 60, 1, 43_200),
+    waitSeconds: integer('waitSeconds', options.waitSeconds ?? 20, 0, 60),
+    timeoutMs:
+      options.timeoutMs === undefined ? null : integer('timeoutMs', options.timeoutMs, 1, 86_400_000),
+    prefetch: options.prefetch ?? true,
+    log: log === false ? silentLog : (log ?? consoleLog),
+    handler: typeof handler === 'function' ? (handler as Handler) : byType(handler),
+  }
+}
+
+/** Host and process where the runtime tells them. */
+function ownName(): string {
+  const { getBuiltinModule, pid } = globalThis.process ?? {}
+  const host = getBuiltinModule?.('node:os')?.hostname()
+  return host === undefined ? crypto.randomUUID() : `${host}:${pid}`
+}
+
+/** While a newer version of this worker is rolled out, an older one may be given what it does not know. */
+const unknownTypeMs = 60_000
+
+function byType(handlers: object): Handler {
+  const known = new Map<string, unknown>(Object.entries(handlers ?? {}))
+  for (const [pattern, handler] of known) {
+    if (typeof handler !== 'function') throw badOption(`handler of ${pattern}`, 'a function', handler)
+  }
+  if (known.size === 0) throw badOption('handler', 'a function, or functions by type', handlers)
+  return (event: StoredEvent, attempt: Attempt) => {
+    const pattern = patternsFor(event.type ?? '').find((candidate) => known.has(candidate))
+    if (pattern === undefined) return attempt.snooze(unknownTypeMs)
+    return (known.get(pattern) as Handler)(event, attempt)
+  }
+}
+
+function badOption(option: string, expected: string, value: unknown): PosthornError {
+  return new PosthornError('BAD_OPTION', { option, expected, value: toDetail(value) })
+}
