@@ -1,34 +1,78 @@
 #!/usr/bin/env node
-import { PosthornError } from '../errors.ts'
-import { serve } from './serve.ts'
+import type { Command, Out } from './command.ts'
+import { describeFailure } from './failure.ts'
+import { readManifest } from './version.ts'
 
-const commands: Record<string, () => Promise<void>> = { serve }
-const name = process.argv[2] ?? 'serve'
+/** Loaded when they are used, so that help is quick. */
+const commands: Readonly<Record<string, () => Promise<Command>>> = {
+  serve: async () => (await import('./serve.ts')).serve,
+  publish: async () => (await import('./publish.ts')).publish,
+  keys: async () => (await import('./keys.ts')).keys,
+  migrate: async () => (await import('./migrate.ts')).migrate,
+  doctor: async () => (await import('./doctor.ts')).doctor,
+}
 
 const help = `posthorn: a durable event hub on PostgreSQL
 
-  posthorn serve    run the hub and its upkeep until SIGTERM (the default)
-  posthorn help     show this
+  posthorn serve      run the API and its upkeep until SIGTERM; the default
+  posthorn publish    publish an event to a running server
+  posthorn keys       create, list and revoke API keys
+  posthorn migrate    bring the database's schema up to date
+  posthorn doctor     check this machine, the database and the settings
+  posthorn help       show this; posthorn <command> --help shows more
 
-Environment: DATABASE_URL (else an embedded PostgreSQL), POSTHORN_DATA_DIR (./posthorn-data), LOG_LEVEL.
-`
+It uses the database that DATABASE_URL names, else a PostgreSQL of its own in POSTHORN_DATA_DIR (./posthorn-data).
+Exit codes: 0, 1 for trouble, 2 for wrong usage.`
 
-async function main(): Promise<void> {
-  if (name === 'help' || name === '--help' || name === '-h') {
-    process.stdout.write(help)
-    return
+const out: Out = (line) => void process.stdout.write(`${line}\n`)
+/** Whoever read our output may have gone; that ends no work. */
+process.stdout.on('error', () => undefined)
+
+async function main([name = 'serve', ...args]: readonly string[]): Promise<number> {
+  if (name === '--version' || name === '-v') {
+    out(readManifest().version)
+    return 0
   }
-  const command = Object.hasOwn(commands, name) ? commands[name] : undefined
-  if (command === undefined) {
-    process.stderr.write(`There is no command ${name}.\n\n${help}`)
-    process.exitCode = 2
-    return
+  if (isHelp(name)) return showHelp(args[0])
+  const load = Object.hasOwn(commands, name) ? commands[name] : undefined
+  if (load === undefined) return refuse(name)
+  const ended = args.indexOf('--')
+  if (args.slice(0, ended < 0 ? args.length : ended).some((arg) => arg === '--help' || arg === '-h')) {
+    return showHelp(name)
   }
-  await command()
+  return (await load()).run(args, out)
 }
 
-main().catch((error: unknown) => {
-  const line = error instanceof PosthornError ? `${error.code}: ${error.message}` : (error as Error)
-  process.stderr.write(`${line instanceof Error ? line.stack : line}\n`)
-  process.exitCode = 1
+async function showHelp(name: string | undefined): Promise<number> {
+  if (name === undefined) {
+    out(help)
+    return 0
+  }
+  const load = Object.hasOwn(commands, name) ? commands[name] : undefined
+  if (load === undefined) return isHelp(name) ? showHelp(undefined) : refuse(name)
+  out((await load()).help)
+  return 0
+}
+
+function isHelp(name: string): boolean {
+  return name === 'help' || name === '--help' || name === '-h'
+}
+
+function refuse(name: string): number {
+  process.stderr.write(
+    `There is no command ${name}: it is one of ${Object.keys(commands).join(', ')} and help.\n`,
+  )
+  return 2
+}
+
+/** Unless something that was not let go keeps the process: then it has a second, so that output can be written. */
+function end(code: number): void {
+  process.exitCode = code
+  setTimeout(() => process.exit(code), 1_000).unref()
+}
+
+main(process.argv.slice(2)).then(end, (error: unknown) => {
+  const { text, code } = describeFailure(error)
+  process.stderr.write(`${text}\n`)
+  end(code)
 })

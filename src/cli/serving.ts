@@ -1,0 +1,52 @@
+import type { ServerConfig } from '../config.ts'
+import { openPosthorn } from '../create.ts'
+import { PosthornError } from '../errors.ts'
+import { isLocalName } from '../http/gate.ts'
+import { KeyRing } from '../key-ring.ts'
+import type { Logger } from '../observe/log.ts'
+import { anyKeys } from '../operations/api-keys.ts'
+import { type Api, startApi } from './api.ts'
+
+export interface Serving {
+  /** Undefined without the role `api`. */
+  readonly port: number | undefined
+  readonly hasKeys: boolean
+  /** Where the data lives and how durable it is. */
+  readonly store: string
+  /** Ends what is under way, and lets go of everything. */
+  stop(): Promise<void>
+}
+
+/** Starts what the roles ask for. Whatever fails, nothing is left running. */
+export async function startServing(config: ServerConfig, log: Logger): Promise<Serving> {
+  const { database, dataDirectory, adminKey, roles } = config
+  const { posthorn: hub, db } = await openPosthorn({
+    ...{ database, log, upkeep: roles.includes('upkeep') },
+    ...(dataDirectory !== undefined && { dataDirectory }),
+  })
+  let keys: KeyRing | undefined
+  let api: Api | undefined
+  const stop = async () => {
+    await api?.stop()
+    await keys?.stop()
+    await hub.stop()
+  }
+  try {
+    const trouble = (error: unknown, doing: string) =>
+      log.error({ err: error, doing }, 'Trouble while working')
+    keys = new KeyRing({ db, adminKey, trouble })
+    const hasKeys = adminKey !== undefined || (await anyKeys(db))
+    if (roles.includes('api')) checkAddress(config.host, hasKeys)
+    await hub.start()
+    if (roles.includes('api')) api = await startApi({ hub, keys, log, address: config })
+    return { port: api?.port, hasKeys, store: hub.describe(), stop }
+  } catch (error) {
+    await stop()
+    throw error
+  }
+}
+
+/** Without keys whoever reaches the server may do everything, so nobody else may reach it. */
+function checkAddress(host: string, hasKeys: boolean): void {
+  if (!hasKeys && !isLocalName(host)) throw new PosthornError('BIND_REFUSED', { host })
+}

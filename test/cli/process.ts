@@ -1,0 +1,99 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import { fileURLToPath } from 'node:url'
+import type { ServerAddress } from '../support/server.ts'
+
+type Environment = Readonly<Record<string, string>>
+
+export interface Ended {
+  readonly code: number | null
+  readonly stdout: string
+  readonly stderr: string
+}
+
+export interface Server {
+  /** What it printed before it was ready. */
+  readonly lines: readonly string[]
+  readonly url: string
+  readonly ended: Promise<Ended>
+  signal(name?: NodeJS.Signals): void
+  stop(): Promise<Ended>
+}
+
+const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
+const living = new Set<ChildProcess>()
+process.on('exit', () => {
+  for (const child of living) child.kill('SIGKILL')
+})
+
+/** The built command with an environment of its own, to its end. */
+export function posthorn(args: readonly string[], env: Environment = {}, input = ''): Promise<Ended> {
+  const child = start(args, env)
+  child.stdin?.end(input)
+  return endOf(child)
+}
+
+/** `posthorn serve` on a free port, ready. */
+export async function serve(env: Environment): Promise<Server> {
+  const child = start(['serve'], { PORT: '0', ...env })
+  const ended = endOf(child)
+  const lines = await Promise.race([readyLines(child), ended.then(() => [])])
+  if (lines.length === 0) throw new Error(`It ended before it was ready: ${JSON.stringify(await ended)}`)
+  const signal = (name: NodeJS.Signals = 'SIGTERM') => void child.kill(name)
+  return {
+    lines,
+    url: `http://127.0.0.1:${/:(\d+)/.exec(lines[0] as string)?.[1]}`,
+    ended,
+    signal,
+    stop: () => {
+      signal()
+      return ended
+    },
+  }
+}
+
+/** Three of them; without an API there is nothing to try. */
+function readyLines(child: ChildProcess): Promise<string[]> {
+  let text = ''
+  return new Promise((resolve) => {
+    child.stdout?.on('data', (bytes) => {
+      text += bytes
+      const lines = text.split('\n').slice(0, -1)
+      const count = lines[0]?.includes(' runs ') ? 2 : 3
+      if (lines.length >= count) resolve(lines.slice(0, count))
+    })
+  })
+}
+
+export function urlOf({ host, port, user, database }: ServerAddress): string {
+  return `postgres://${user}@/${database}?host=${encodeURIComponent(host)}&port=${port}`
+}
+
+/** Listens until it is closed, and says nothing to anybody. */
+export async function takePort(): Promise<{ port: number; close(): Promise<void> }> {
+  const server = createServer((socket) => socket.destroy())
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const close = async () => void (await once(server.close(), 'close'))
+  return { port: (server.address() as { port: number }).port, close }
+}
+
+function start(args: readonly string[], env: Environment): ChildProcess {
+  const inherited = { PATH: process.env.PATH ?? '', HOME: process.env.HOME ?? '' }
+  const child = spawn(process.execPath, [main, ...args], { env: { ...inherited, ...env }, stdio: 'pipe' })
+  living.add(child)
+  child.once('exit', () => living.delete(child))
+  return child
+}
+
+async function endOf(child: ChildProcess): Promise<Ended> {
+  let [stdout, stderr] = ['', '']
+  child.stdout?.on('data', (bytes) => {
+    stdout += bytes
+  })
+  child.stderr?.on('data', (bytes) => {
+    stderr += bytes
+  })
+  const [code] = (await once(child, 'close')) as [number | null]
+  return { code, stdout, stderr }
+}
