@@ -172,6 +172,7 @@ create table __schema__.runs (
 -- Partial indexes: nothing that can't be leased sits where a lease looks.
 create index runs_ready on __schema__.runs (subscription, first_id) where state = 'ready';
 create index runs_leased on __schema__.runs (subscription, leased_until) where state = 'leased';
+create index runs_worker on __schema__.runs (worker) where state = 'leased';
 create index runs_due on __schema__.runs (due_at) where state in ('deferred', 'delayed');
 create index runs_expires_at on __schema__.runs (expires_at) where expires_at is not null and state <> 'leased';
 create index runs_expiring on __schema__.runs (subscription, expires_at) where state = 'ready' and expires_at is not null;

@@ -85,7 +85,8 @@ create view __schema__.unfinished_unordered as
   union all
   select unnest(i.event_ids) from __schema__.inbox i;
 
--- A success and a discarding count nothing themselves: `b` is the record before them that did.
+-- A success and a discarding count nothing themselves: `b` is the record before them that did. What a reclaim wrote of
+-- an attempt that was then settled late does not count.
 create function __schema__.delivery_states(ids bigint[]) returns table (
   event_id bigint,
   subscription int,
@@ -109,7 +110,7 @@ create function __schema__.delivery_states(ids bigint[]) returns table (
   from __schema__.events e
   cross join lateral unnest(e.owed) as o(subscription)
   left join lateral (
-    select a.settlement, a.attempt, a.failures, a.next_at, a.finished_at, a.worker, a.reason
+    select a.settlement, a.attempt, a.failures, a.next_at, a.finished_at, a.worker, a.reason, a.token
     from __schema__.audit a
     where a.event_id = e.id and a.subscription = o.subscription
     order by a.id desc
@@ -120,6 +121,7 @@ create function __schema__.delivery_states(ids bigint[]) returns table (
     from __schema__.audit a
     where (n.settlement = 'discarded' or (n.settlement = 'completed' and n.attempt > 1))
       and a.event_id = e.id and a.subscription = o.subscription and a.settlement not in ('completed', 'discarded')
+      and a.token is distinct from n.token
     order by a.id desc
     limit 1
   ) as b on true
@@ -153,7 +155,7 @@ create function __schema__.event_states(ids bigint[]) returns table (
   ),
   newest as materialized (
     select distinct on (a.event_id, a.subscription) a.event_id, a.subscription, a.settlement, a.attempt, a.failures,
-      a.next_at, a.finished_at, a.reason
+      a.next_at, a.finished_at, a.reason, a.token
     from (select distinct unnest(ids) as id) as w
     join __schema__.audit a on a.event_id = w.id
     order by a.event_id, a.subscription, a.id desc
@@ -172,6 +174,7 @@ create function __schema__.event_states(ids bigint[]) returns table (
       from __schema__.audit a
       where (n.settlement = 'discarded' or (n.settlement = 'completed' and n.attempt > 1))
         and a.event_id = e.id and a.subscription = o.subscription and a.settlement not in ('completed', 'discarded')
+        and a.token is distinct from n.token
       order by a.id desc
       limit 1
     ) as b on true
@@ -418,9 +421,15 @@ create view __schema__.subscribers as
     s.on_exhausted, s.retry, s.timeout_ms, s.max_concurrency, s.rate_per_second, s.created_at, s.updated_at
   from __schema__.subscriptions s;
 
+-- When the event of a snapshot was published: its last member. Cut out as text, since to reach into the document is to
+-- decode all of it, and a payload may hold what no text can, such as an escaped NUL.
+create function __schema__.snapshot_time(snapshot json) returns timestamptz language sql stable as $$
+  select substring(snapshot::text from '"created_at" : "([^"]+)"[}]$')::timestamptz
+$$;
+
 create view __schema__.dead_letter_queue as
   select l.id,
-    __schema__.delivery_id((l.event_snapshot->>'created_at')::timestamptz, l.event_id, l.subscription) as message_id,
+    __schema__.delivery_id(__schema__.snapshot_time(l.event_snapshot), l.event_id, l.subscription) as message_id,
     l.event_snapshot, l.subscription_snapshot as subscriber_snapshot, l.reason as failure_reason,
     l.buried_at as moved_to_dlq_at, l.redriven_by as manual_retry_by, l.redriven_at as manual_retry_at
   from __schema__.dead_letters l;

@@ -2,8 +2,10 @@ import type { Database } from './db/database.ts'
 import { defineSubscription, type Subscription, type SubscriptionOptions } from './domain/subscription.ts'
 import { PosthornError } from './errors.ts'
 import {
+  changeSubscription,
   createSubscription,
   type DatedSubscription,
+  deleteSubscription,
   findSubscription,
   listDatedSubscriptions,
   listSubscriptions,
@@ -21,6 +23,8 @@ export class Directory {
   readonly #db: Database
   #byName = new Map<string, Subscription>()
   #byNo = new Map<number, Subscription>()
+  /** Numbers that were looked for and not found since the last look. */
+  readonly #gone = new Set<number>()
   #readAt = Number.NEGATIVE_INFINITY
   #reading: Promise<void> | undefined
 
@@ -44,7 +48,10 @@ export class Directory {
 
   /** By number; undefined if it is gone. */
   async numbered(no: number): Promise<Subscription | undefined> {
-    if (this.#isStale() || !this.#byNo.has(no)) await this.#read()
+    if (this.#isStale() || !(this.#byNo.has(no) || this.#gone.has(no))) {
+      await this.#read()
+      if (!this.#byNo.has(no)) this.#gone.add(no)
+    }
     return this.#byNo.get(no)
   }
 
@@ -79,6 +86,25 @@ export class Directory {
     return this.get(id)
   }
 
+  /** Changes a pull subscription as it is now. */
+  async change(
+    id: string,
+    change: (before: Subscription) => { types: readonly string[]; options: SubscriptionOptions },
+  ): Promise<void> {
+    const changed = await changeSubscription(this.#db, id, (before) => {
+      const { types, options } = change(before)
+      return defineSubscription('pull', types, options)
+    })
+    this.forget()
+    if (changed === undefined) throw new PosthornError('NOT_FOUND', { what: 'subscriber', id })
+  }
+
+  async delete(id: string): Promise<void> {
+    const no = await deleteSubscription(this.#db, { id })
+    this.forget()
+    if (no === undefined) throw new PosthornError('NOT_FOUND', { what: 'subscriber', id })
+  }
+
   /** Pauses or resumes: a paused subscription is owed what it wants, and gives out nothing. */
   async setStatus(id: string, status: 'active' | 'paused'): Promise<void> {
     const no = await setSubscriptionStatus(this.#db, id, status)
@@ -107,6 +133,7 @@ export class Directory {
     const subscriptions = await listSubscriptions(this.#db)
     this.#byName = new Map(subscriptions.map((one) => [one.name, one]))
     this.#byNo = new Map(subscriptions.map((one) => [one.no, one]))
+    this.#gone.clear()
     this.#readAt = askedAt
   }
 }

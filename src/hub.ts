@@ -74,6 +74,7 @@ export class Hub<C extends Catalogue = Catalogue> {
   readonly pull: Pull
   readonly #parts: HubParts
   readonly #polling: Polling
+  #readiness: { readonly askedAt: number; readonly trouble: Promise<string | undefined> } | undefined
 
   constructor(parts: HubParts) {
     this.#parts = parts
@@ -117,7 +118,7 @@ export class Hub<C extends Catalogue = Catalogue> {
 
   /** Ends a subscription: what still waits for it is cancelled, and stays visible. */
   async unsubscribe(name: string): Promise<void> {
-    const no = await deleteSubscription(this.#parts.db, name)
+    const no = await deleteSubscription(this.#parts.db, { name })
     this.#parts.directory.forget()
     if (no === undefined) throw new PosthornError('NOT_FOUND', { what: 'subscription', id: name })
   }
@@ -174,15 +175,13 @@ export class Hub<C extends Catalogue = Catalogue> {
     return recordAction(this.#parts.db, action)
   }
 
-  /** Why it cannot do its work now; undefined: it can. */
-  async unready(): Promise<string | undefined> {
-    const late = new PosthornError('DATABASE_UNAVAILABLE', { reason: `it took more than ${readyMs} ms` })
-    try {
-      await within(this.#parts.ready(), readyMs, late)
-      return undefined
-    } catch (error) {
-      return error instanceof PosthornError ? error.code.toLowerCase() : 'database_unavailable'
+  /** Why it cannot do its work now; undefined: it can. Asked at most once a second, however many want to know. */
+  unready(): Promise<string | undefined> {
+    const now = performance.now()
+    if (this.#readiness === undefined || now - this.#readiness.askedAt > 1_000) {
+      this.#readiness = { askedAt: now, trouble: this.#findTrouble() }
     }
+    return this.#readiness.trouble
   }
 
   deadLetters(filter?: DeadLetterFilter): Promise<DeadLetterPage> {
@@ -233,5 +232,15 @@ export class Hub<C extends Catalogue = Catalogue> {
       }
     } else if ((await unblockLane(db, { ...lane, verb })) !== undefined) return
     throw new PosthornError('NOT_BLOCKED', { key: orderingKey, subscription })
+  }
+
+  async #findTrouble(): Promise<string | undefined> {
+    const late = new PosthornError('DATABASE_UNAVAILABLE', { reason: `it took more than ${readyMs} ms` })
+    try {
+      await within(this.#parts.ready(), readyMs, late)
+      return undefined
+    } catch (error) {
+      return error instanceof PosthornError ? error.code.toLowerCase() : 'database_unavailable'
+    }
   }
 }

@@ -6,7 +6,7 @@ import { Runner } from './consume/runner.ts'
 import { Share } from './consume/share.ts'
 import type { Listening } from './db/database.ts'
 import type { EmbeddedServer } from './db/embedded.ts'
-import { checkSchema } from './db/migrate.ts'
+import { checkReady } from './db/migrate.ts'
 import type { PostgresDatabase } from './db/postgres.ts'
 import { Directory } from './directory.ts'
 import type { Catalogue, EventFor, EventPattern } from './domain/catalogue.ts'
@@ -110,7 +110,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const directory = new Directory(db)
     const leased = (run: LeasedRun, leaseMs: number) => observePickup(metrics, run, leaseMs)
     const pull = new Pull({ db, admitter, directory, trouble, leased, settled: (one) => tellSettled(one) })
-    super({ db, publisher, admitter, metrics, worker, buried, directory, pull, ready: () => checkSchema(db) })
+    super({ db, publisher, admitter, metrics, worker, buried, directory, pull, ready: () => checkReady(db) })
     this.log = log
     this.#config = config
     this.#db = db

@@ -77,11 +77,13 @@ export class PullSettler {
       return { report, lease, settlement: undefined, reply: undefined }
     })
     await this.#apply(items.filter((item) => item.lease !== undefined))
-    // What is left needs a look, or was taken back meanwhile and lies elsewhere.
-    const open = items.filter((item) => item.settlement === undefined)
-    if (open.length > 0) {
-      await this.#find(open)
-      await this.#apply(open.filter((item) => item.lease !== undefined && item.reply === undefined))
+    // What is left needs a look, or was taken back meanwhile and lies elsewhere: that may happen while we look, too.
+    for (let look = 0; look < 2; look++) {
+      const open = items.filter((item) => item.settlement === undefined && item.reply === undefined)
+      if (open.length > 0) await this.#find(open)
+      const held = open.filter((item) => item.lease !== undefined && item.reply === undefined)
+      if (held.length === 0) break
+      await this.#apply(held)
     }
     await this.#answer(items, records)
     return items.map(({ reply }) => reply as Reply)

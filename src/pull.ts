@@ -68,6 +68,9 @@ export interface LostLease {
   readonly subscription: number | null
 }
 
+/** What one answer holds at most, by the sizes seen lately. */
+const answerCharsMax = 16 * 2 ** 20
+
 /** How long to wait for a lease that its own settlement holds locked. */
 const lockedPauseMs = 50
 const lockedTurnsMax = 20
@@ -80,6 +83,8 @@ export class Pull {
   readonly #settler: PullSettler
   /** How many deliveries a run has held lately, by subscription: how many runs to look at. */
   readonly #deliveriesPerRun = new Map<number, number>()
+  /** How long payloads have been lately, by subscription: they may have a megabyte each. */
+  readonly #chars = new Map<number, number>()
 
   constructor(parts: PullParts) {
     this.#parts = parts
@@ -135,7 +140,8 @@ export class Pull {
         value: `${subscription.name}, whose events go to a ${subscription.via}`,
       })
     }
-    const lease = () => this.#leaseOnce(subscription, request)
+    // Asked for anew each time: a limit may have been set while it waited.
+    const lease = async () => this.#leaseOnce(await directory.named(request.subscription), request)
     const limited = isLimited(subscription)
     const waiting = { subscription: subscription.no, tags, workerId, suspects, limited, signal }
     const runs = waitMs === 0 ? await lease() : await this.#room.until(lease, waiting, waitMs)
@@ -225,10 +231,11 @@ export class Pull {
     const take = (bounds: { eventsMax: number; runsMax: number; suspects: boolean }) =>
       poll(db, admitter, { subscription, tags, begins, leaseMs, worker, token: newToken(), ...bounds })
     const perRun = this.#deliveriesPerRun.get(subscription.no) ?? 1
-    const runsMax = Math.min(limit, Math.ceil(limit / perRun) + 1)
-    const runs = await take({ eventsMax: limit, runsMax, suspects })
+    const eventsMax = Math.min(limit, Math.ceil(answerCharsMax / (this.#chars.get(subscription.no) ?? 1)))
+    const runsMax = Math.min(eventsMax, Math.ceil(eventsMax / perRun) + 1)
+    const runs = await take({ eventsMax, runsMax, suspects })
     this.#learn(subscription.no, runs)
-    const left = limit - countDeliveries(runs)
+    const left = eventsMax - countDeliveries(runs)
     // Runs that are shorter than those before them: there may be more. But a suspect is handed out alone.
     if (left > 0 && runs.length === runsMax && !runs.some((run) => run.suspect)) {
       try {
@@ -244,8 +251,14 @@ export class Pull {
 
   #learn(subscription: number, runs: readonly LeasedRun[]): void {
     if (runs.length === 0) return
+    const deliveries = countDeliveries(runs)
+    const chars = runs
+      .flatMap((run) => run.deliveries)
+      .reduce((sum, one) => sum + one.event.payloadText.length, 0)
+    const smoothed = ((this.#chars.get(subscription) ?? 1) * 7 + chars / deliveries) / 8
+    this.#chars.set(subscription, Math.max(smoothed, chars / deliveries, 1))
     const before = this.#deliveriesPerRun.get(subscription) ?? 1
-    this.#deliveriesPerRun.set(subscription, before + (countDeliveries(runs) / runs.length - before) / 4)
+    this.#deliveriesPerRun.set(subscription, before + (deliveries / runs.length - before) / 4)
   }
 }
 

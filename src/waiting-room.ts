@@ -128,9 +128,8 @@ export class WaitingRoom {
   /** Wakes one guest for each delivery that fits, those who came first first. */
   published(arrivals: readonly Arrival[]): void {
     if (this.#guests.size === 0) return
-    for (const { tags, owed } of arrivals) {
-      for (const subscription of owed) this.#wakeOne(subscription, tags)
-    }
+    for (const { subscription, tags, deliveries } of alike(arrivals))
+      this.#wakeSome(subscription, tags, deliveries)
   }
 
   /** There may be more than there was. */
@@ -149,17 +148,19 @@ export class WaitingRoom {
     }, pauseMs)
   }
 
-  #wakeOne(subscription: number, tags: readonly string[] | null): void {
-    let awake: Guest | undefined
+  /** Those who sleep first; then those who are about to look and may have missed it. */
+  #wakeSome(subscription: number, tags: readonly string[] | null, deliveries: number): void {
+    let left = deliveries
+    const awake: Guest[] = []
     for (const guest of this.#guests) {
+      if (left === 0) return
       if (!guest.wants(subscription, tags)) continue
       if (guest.isAsleep) {
         guest.wake('look')
-        return
-      }
-      if (!guest.isTold) awake ??= guest
+        left--
+      } else if (!guest.isTold) awake.push(guest)
     }
-    awake?.wake('look')
+    for (const guest of awake.slice(0, left)) guest.wake('look')
   }
 
   async #lookIfWorthwhile(): Promise<boolean> {
@@ -212,6 +213,26 @@ export class WaitingRoom {
     }
     return found
   }
+}
+
+interface Alike {
+  readonly subscription: number
+  readonly tags: readonly string[] | null
+  deliveries: number
+}
+
+/** Most events of a call are of a few kinds: the guests are gone through once for each kind, not for each event. */
+function alike(arrivals: readonly Arrival[]): Iterable<Alike> {
+  const kinds = new Map<string, Alike>()
+  for (const { tags, owed } of arrivals) {
+    for (const subscription of owed) {
+      const key = `${subscription} ${tags?.join() ?? ''}`
+      const kind = kinds.get(key)
+      if (kind === undefined) kinds.set(key, { subscription, tags, deliveries: 1 })
+      else kind.deliveries++
+    }
+  }
+  return kinds.values()
 }
 
 function wishesOf(guests: readonly Guest[]): Wish[] {

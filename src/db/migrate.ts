@@ -64,6 +64,15 @@ export async function checkSchema(
   }
 }
 
+/** The same for a process that is at work: a newer one may have migrated since, and both go on side by side. */
+export async function checkReady(database: PostgresDatabase): Promise<void> {
+  try {
+    await checkSchema(database)
+  } catch (error) {
+    if (!(error instanceof PosthornError && error.code === 'SCHEMA_NEWER')) throw error
+  }
+}
+
 /**
  * The lock is tried, not waited for: a waiting statement holds a snapshot, and `create index concurrently` waits
  * for all older snapshots, so that a queue of processes at the lock would stop the one that holds it.

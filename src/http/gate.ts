@@ -32,19 +32,37 @@ export class Gate {
   }
 
   async enter(request: FastifyRequest, reply: FastifyReply, scope: Scope): Promise<Caller> {
+    const { caller, holder } = await this.#identify(request, reply)
+    if (holder === undefined) return caller
+    this.#limit(holder, reply)
+    if (!allows(holder.scopes, scope)) throw new PosthornError('FORBIDDEN', { scope, key: holder.id })
+    return caller
+  }
+
+  /** The same once more, for a call that has waited: its key may have been revoked. It has paid for its call before. */
+  async recheck(request: FastifyRequest, reply: FastifyReply, scope: Scope): Promise<void> {
+    const { holder } = await this.#identify(request, reply)
+    if (holder !== undefined && !allows(holder.scopes, scope)) {
+      throw new PosthornError('FORBIDDEN', { scope, key: holder.id })
+    }
+  }
+
+  /** Without keys there is no holder, only a caller. */
+  async #identify(
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<{ caller: Caller; holder?: KeyHolder }> {
     const holder = await this.#keys.check(request.headers.authorization)
     const remote = request.socket.remoteAddress ?? ''
     if (holder === 'open') {
       checkLocal(request, remote)
-      return { id: '', name: 'local', remote }
+      return { caller: { id: '', name: 'local', remote } }
     }
     if (holder === 'missing' || holder === 'wrong') {
       void reply.header('www-authenticate', 'Bearer')
       throw new PosthornError('UNAUTHORIZED')
     }
-    this.#limit(holder, reply)
-    if (!allows(holder.scopes, scope)) throw new PosthornError('FORBIDDEN', { scope, key: holder.id })
-    return { id: holder.id, name: holder.id, remote }
+    return { caller: { id: holder.id, name: holder.id, remote }, holder }
   }
 
   #limit({ id, ratePerSecond }: KeyHolder, reply: FastifyReply): void {

@@ -65,6 +65,9 @@ function isOverload(code: string): boolean {
 
 /** Options are those of the library, and named in its way. A field is named by whoever read it, as it was written. */
 function onWire(error: PosthornError): PosthornError {
+  // Where the database is and who asks it is not the client's to know; the log has it.
+  if (error.code === 'DATABASE_UNAVAILABLE')
+    return new PosthornError(error.code, { reason: 'try again later' })
   const { option } = error.details
   if (typeof option !== 'string') return error
   return new PosthornError(

@@ -57,6 +57,8 @@ export function createServer(options: ServerOptions): Server {
     exposeHeadRoutes: false,
     genReqId: requestIdOf,
     forceCloseConnections: 'idle',
+    // While it closes, what still comes on open connections is served like the rest.
+    return503OnClosing: false,
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 300 },
     http: {
       headersTimeout: headersMs,
@@ -115,7 +117,7 @@ function addRoute(app: FastifyInstance, route: Route, { gate, log, limits }: Rou
       const caller = callers.get(request) ?? { id: '', name: 'anybody', remote: '' }
       const left = hangUpOf(request.raw, reply.raw)
       const stillAllowed = async () => {
-        if (scope !== null) await gate.enter(request, reply, scope)
+        if (scope !== null) await gate.recheck(request, reply, scope)
       }
       const answer = await route.handle({
         stillAllowed,

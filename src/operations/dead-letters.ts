@@ -85,7 +85,7 @@ export async function getDeadLetter(db: Database, id: string): Promise<DeadLette
 }
 
 const letterColumns = `l.id, l.event_id as "eventId",
-  __schema__.delivery_id((l.event_snapshot->>'created_at')::timestamptz, l.event_id, l.subscription) as "deliveryId",
+  __schema__.delivery_id(__schema__.snapshot_time(l.event_snapshot), l.event_id, l.subscription) as "deliveryId",
   l.subscription, l.kind, l.reason, l.attempts, l.failures, l.event_snapshot::text as "eventText",
   l.subscription_snapshot::text as "subscriptionText", l.buried_at as "buriedAt", l.redriven_at as "redrivenAt",
   l.redriven_by as "redrivenBy"`

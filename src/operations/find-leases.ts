@@ -110,8 +110,7 @@ const findByWorker = defineStatement(
   leased as materialized (
     select r.id, r.worker, unnest(r.event_ids[1:r.granted]) as event_id
     from __schema__.runs r
-    where r.state = 'leased' and r.subscription = any(array(select s.no from __schema__.subscriptions s))
-      and r.worker = any(array(select g.worker from given g))
+    where r.state = 'leased' and r.worker = any(array(select g.worker from given g))
   ),
   held as materialized (
     select g.place, g.event_id, l.id as run_id
@@ -121,13 +120,14 @@ const findByWorker = defineStatement(
   late as materialized (
     select g.place, g.event_id, r.id as run_id
     from given g
+    join __schema__.events e on e.id = g.event_id
     cross join lateral (
       select r.id
       from __schema__.runs r
-      where r.subscription = any(array(select s.no from __schema__.subscriptions s)) and r.state = 'ready'
-        and r.first_id = g.event_id and r.worker = g.worker and r.token is not null
+      where r.subscription = any(e.owed) and r.state = 'ready' and r.first_id = g.event_id and r.worker = g.worker
+        and r.token is not null
     ) as r
-    where g.place not in (select h.place from held h)
+    where e.id = any($2) and g.place not in (select h.place from held h)
   ),
   meant as materialized (
     select h.place, h.event_id, h.run_id from held h

@@ -58,7 +58,8 @@ const heartbeatStatement = defineStatement(
   renewed as (
     update __schema__.runs r
     set leased_until = greatest(r.leased_until, __schema__.clock() + u.lease_ms * interval '1 ms'),
-      begun = coalesce(u.begun, r.begun)
+      begun = case when u.begun is null then r.begun
+        else array(select b.id from unnest(u.begun) as b(id) where b.id = any(r.event_ids[1:r.granted])) end
     from unlocked u
     where r.id = any($1) and r.id = u.id
     returning r.id, r.leased_until

@@ -132,6 +132,19 @@ const foundOldest = `
 
 /** The same for a pull worker that wants any of some tags: each tag offers its oldest. */
 const foundTagged = `
+  ending as materialized (
+    select w.events_max, w.lease_ms, w.lane_max, r.*
+    from wanted w
+    cross join lateral (
+      select ${runColumns}
+      from __schema__.runs r
+      where r.subscription = w.subscription and r.state = 'ready' and not r.suspect and r.tags && $11::text[]
+        and r.expires_at > __schema__.clock() and r.expires_at <= __schema__.clock() + interval '60 s'
+      order by r.expires_at
+      limit (w.runs_max + 1) / 2
+      for update skip locked
+    ) as r
+  ),
   offered as materialized (
     select distinct on (r.id) w.events_max, w.lease_ms, w.lane_max, r.*
     from wanted w
@@ -153,10 +166,9 @@ const foundTagged = `
     order by r.id
   ),
   found as materialized (
-    select case when o.expires_at <= __schema__.clock() + interval '60 s' then 0 else 1 end as urgency,
-      o.events_max, o.lease_ms, o.lane_max, o.id, o.subscription, o.event_ids, o.first_id, o.ordering_key, o.tags,
-      o.expires_at, o.max_failures, o.suspect
-    from offered o
+    select 0 as urgency, e.* from ending e
+    union all
+    select 1, o.* from offered o where o.id not in (select e.id from ending e)
   )`
 
 /**

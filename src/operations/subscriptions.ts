@@ -12,6 +12,7 @@ export async function upsertSubscription(
   definition: SubscriptionDefinition,
 ): Promise<{ subscription: Subscription; before: Subscription | undefined }> {
   return db.transaction(async (tx) => {
+    await lockName(tx, definition.name)
     const before = await findSubscription(tx, db, definition.name)
     if (before !== undefined && before.via !== definition.via) {
       throw new PosthornError('BAD_OPTION', {
@@ -64,8 +65,7 @@ export async function createSubscription(
   status: 'active' | 'paused',
 ): Promise<Subscription> {
   return db.transaction(async (tx) => {
-    // Held to the end of the transaction, so that of two callers with one name only one finds it free.
-    await tx.query('select pg_advisory_xact_lock(hashtext($1))', [`posthorn subscription ${definition.name}`])
+    await lockName(tx, definition.name)
     if ((await findSubscription(tx, db, definition.name)) !== undefined) {
       throw new PosthornError('NAME_TAKEN', { name: definition.name })
     }
@@ -73,6 +73,23 @@ export async function createSubscription(
     if (status === 'paused') await tx.run(statusStatement(db), [subscription.id, status])
     return subscription
   })
+}
+
+/** Changes one as it is now; whoever else changes or ends it waits. Undefined: there is none. */
+export async function changeSubscription(
+  db: Database,
+  id: string,
+  change: (before: Subscription) => SubscriptionDefinition,
+): Promise<Subscription | undefined> {
+  return db.transaction(async (tx) => {
+    const [row] = await tx.run<SubscriptionRow>(holdStatement(db), [id])
+    return row && writeSubscription(tx, db, change(fromRow(row)))
+  })
+}
+
+/** Held to the end of the transaction, so that of two callers with one name only one finds it free. */
+async function lockName(tx: Connection, name: string): Promise<void> {
+  await tx.query('select pg_advisory_xact_lock(hashtext($1))', [`posthorn subscription ${name}`])
 }
 
 /** Undefined: there is none. */
@@ -109,8 +126,12 @@ export async function touchHandlers(db: Database, subscriptions: readonly number
 }
 
 /** Ends a subscription: nothing more is routed to it. What still waits for it is cancelled by upkeep. */
-export async function deleteSubscription(db: Database, name: string): Promise<number | undefined> {
-  const rows = await db.run<[no: number]>(deleteStatement(db), [name])
+export async function deleteSubscription(
+  db: Database,
+  which: { readonly name: string } | { readonly id: string },
+): Promise<number | undefined> {
+  const values = 'name' in which ? [which.name, null] : [null, which.id]
+  const rows = await db.run<[no: number]>(deleteStatement(db), values)
   return rows[0]?.[0]
 }
 
@@ -176,6 +197,11 @@ const findStatement = defineStatement(
   `select ${columns} from __schema__.subscriptions s where s.name = $1 and s.status <> 'deleted'`,
 )
 
+const holdStatement = defineStatement(
+  'hold_subscription',
+  `select ${columns} from __schema__.subscriptions s where s.id = $1 and s.status <> 'deleted' for update`,
+)
+
 const listStatement = defineStatement(
   'list_subscriptions',
   `select ${columns} from __schema__.subscriptions s where s.status <> 'deleted' order by s.no`,
@@ -205,7 +231,7 @@ const deleteStatement = defineStatement(
   `with ended as (
     update __schema__.subscriptions
     set status = 'deleted', updated_at = __schema__.clock()
-    where name = $1 and status <> 'deleted' and no <> 0
+    where (name = $1 or id = $2::uuid) and status <> 'deleted' and no <> 0
     returning no
   ),
   unrouted as (

@@ -104,17 +104,18 @@ async function chosen(hub: Hub, { ids, ...query }: Filter): Promise<{ eventIds: 
     created_from: from === undefined ? from : new Date(from),
     created_to: to === undefined ? to : new Date(to),
   }
-  const statuses = rest.status === undefined ? (['PENDING', 'PROCESSING'] as const) : [rest.status]
-  const eventIds: number[] = []
+  // Once more at the end: what was under way may have failed, and wait again, between the two.
+  const statuses = rest.status === undefined ? (['PENDING', 'PROCESSING', 'PENDING'] as const) : [rest.status]
+  const found = new Set<number>()
   let more = false
   for (const status of statuses) {
-    const limit = cancelEventsMax - eventIds.length
-    if (limit === 0) return { eventIds, more: true }
+    const limit = cancelEventsMax - found.size
+    if (limit === 0) return { eventIds: [...found], more: true }
     const page = await hub.listEvents(filterOf({ ...rest, ...times, status, limit }))
-    eventIds.push(...page.events.map((event) => event.id))
+    for (const event of page.events) found.add(event.id)
     more ||= page.nextCursor !== null
   }
-  return { eventIds, more }
+  return { eventIds: [...found], more }
 }
 
 function cancelledAnswer(done: readonly Cancelled[], more: object): Answer {

@@ -3,11 +3,11 @@ import type { LeasedDelivery } from '../../domain/delivery.ts'
 import { PosthornError } from '../../errors.ts'
 import type { Hub } from '../../hub.ts'
 import { toStructured } from '../cloudevents/write.ts'
-import { cloudEvent, cloudEventBatch, cloudEventOut, format, formatOf } from '../format.ts'
+import { cloudEvent, cloudEventBatch, cloudEventOut, type Format, format, formatOf } from '../format.ts'
 import { readStorable, readTags } from '../read-request.ts'
 import { type Answer, type Call, defineRoute, type Route } from '../route.ts'
 import * as schemas from '../schemas.ts'
-import { leaseAttributes, leasedText } from '../wire.ts'
+import { type LeaseTerms, leaseAttributes, leasedText } from '../wire.ts'
 
 const subscribeQuery = z.strictObject({
   tags: schemas.tagsAsked
@@ -106,22 +106,29 @@ async function lease(hub: Hub, { query, signal, request, stillAllowed }: Subscri
   }
   const deliveries = runs.flatMap((run) => run.deliveries)
   const undelivered = () => hub.pull.handBack(runs)
-  if (wait > 0)
-    await stillAllowed().catch((error: unknown) => undelivered().then(() => Promise.reject(error)))
-  const format = formatOf(request, query.format)
-  if (format !== 'json') {
-    const attributes = (one: LeasedDelivery) => leaseAttributes(one, found.name)
-    if (limit !== undefined) {
-      const texts = deliveries.map((one) => toStructured(one.event, attributes(one)))
-      return { ...cloudEventBatch(texts), undelivered }
-    }
-    const [one] = deliveries as [LeasedDelivery]
-    return { ...cloudEvent(one.event, { format, extra: attributes(one) }), undelivered }
+  try {
+    if (wait > 0) await stillAllowed()
+    const format = formatOf(request, query.format)
+    return { ...answerOf(deliveries, { format, terms, isList: limit !== undefined }), undelivered }
+  } catch (error) {
+    await undelivered()
+    throw error
   }
-  const texts = deliveries.map((delivery) => leasedText(delivery, terms))
-  return {
-    status: 200,
-    text: limit === undefined ? (texts[0] as string) : `[${texts.join(',')}]`,
-    undelivered,
+}
+
+interface Shape {
+  readonly format: Format
+  readonly terms: LeaseTerms
+  readonly isList: boolean
+}
+
+function answerOf(deliveries: readonly LeasedDelivery[], { format, terms, isList }: Shape): Answer {
+  const [first] = deliveries as [LeasedDelivery]
+  const attributes = (one: LeasedDelivery) => leaseAttributes(one, terms.subscription)
+  if (format === 'json') {
+    if (!isList) return { status: 200, text: leasedText(first, terms) }
+    return { status: 200, text: `[${deliveries.map((one) => leasedText(one, terms)).join(',')}]` }
   }
+  if (!isList) return cloudEvent(first.event, { format, extra: attributes(first) })
+  return cloudEventBatch(deliveries.map((one) => toStructured(one.event, attributes(one))))
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { scheduleRetry } from '../../domain/retry.ts'
-import type { SubscriptionOptions } from '../../domain/subscription.ts'
+import type { Subscription, SubscriptionOptions } from '../../domain/subscription.ts'
 import { PosthornError } from '../../errors.ts'
 import type { DatedSubscription, Hub } from '../../hub.ts'
 import { readAnyTags } from '../read-request.ts'
@@ -67,12 +67,16 @@ export function subscriberRoutes(hub: Hub): Route[] {
       errors: ['NOT_FOUND', 'BAD_FIELD', 'BAD_OPTION'],
       handle: async ({ params, body, caller }) => {
         const before = await hub.directory.get(params.id)
-        const { is_active: isActive, event_types: types = before.types, ...change } = body
+        const { is_active: isActive, event_types: types, ...change } = body
         const changes = Object.keys(body).some((name) => name !== 'is_active')
         if (changes) checkPull(before)
-        const options = changes ? optionsOf(before.name, { ...keptOf(before, change), ...change }) : undefined
+        const changed = (now: Subscription) => ({
+          types: types ?? now.types,
+          options: changedOptions(now, change),
+        })
+        if (changes) changed(before)
         await record(hub, caller, 'subscriber.change', before.name, body)
-        if (options !== undefined) await hub.subscribe(types, options)
+        if (changes) await hub.directory.change(params.id, changed)
         if (isActive !== undefined) await hub.directory.setStatus(params.id, isActive ? 'active' : 'paused')
         return { status: 200, json: wireOf(await hub.directory.get(params.id)) }
       },
@@ -92,7 +96,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
             value: params.id,
           })
         await record(hub, caller, 'subscriber.delete', name, {})
-        await hub.unsubscribe(name)
+        await hub.directory.delete(params.id)
         return { status: 204 }
       },
     }),
@@ -160,21 +164,40 @@ function retryOf(change: Change): SubscriptionOptions['retry'] {
   return { kind: 'fixed', delayMs: Math.round((delay ?? 300) * 1000), failuresMax: failuresMax ?? 3 }
 }
 
-/** What stays as it is. A schedule takes the place of a delay and of the failures allowed, and a delay that of a schedule. */
-function keptOf(before: DatedSubscription, change: Change): Change {
-  const wire = wireOf(before)
-  const { retry_backoff_seconds: schedule, retry_delay_seconds: delay, max_retries } = wire
-  const fixed = { ...(delay !== null && { retry_delay_seconds: delay }), max_retries }
-  const given = change.retry_backoff_seconds
-  const isDelayed = schedule === null || given === null || change.retry_delay_seconds !== undefined
-  return {
-    ...{ tags: wire.tags, on_exhausted: wire.on_exhausted, lease_seconds: wire.lease_seconds },
+/** What a change makes of a subscription. What it does not name stays as it is, whatever kind of retries that is. */
+function changedOptions(now: Subscription, change: Change): SubscriptionOptions {
+  const {
+    retry_backoff_seconds: schedule,
+    retry_delay_seconds: delay,
+    max_retries: failuresMax,
+    ...rest
+  } = change
+  const kept: Change = {
     ...{
-      max_concurrency: wire.max_concurrency,
-      rate_per_second: wire.rate_per_second,
-      key_concurrency: wire.key_concurrency,
+      tags: now.tags?.join(',') ?? null,
+      on_exhausted: now.onExhausted,
+      lease_seconds: now.leaseMs / 1000,
     },
-    ...(given != null ? {} : isDelayed ? fixed : { retry_backoff_seconds: schedule }),
+    ...{ max_concurrency: now.maxConcurrency, rate_per_second: now.ratePerSecond },
+    key_concurrency: now.keyConcurrency,
+  }
+  const isKept = schedule === undefined && delay === undefined && failuresMax === undefined
+  const retry = isKept ? now.retry : retryOf({ ...keptRetry(now, change), ...change })
+  return { ...optionsOf(now.name, { ...kept, ...rest }), ...(retry !== undefined && { retry }) }
+}
+
+/** A schedule takes the place of a delay and of the failures allowed, and a delay that of a schedule. */
+function keptRetry(
+  { retry }: Subscription,
+  { retry_backoff_seconds: given, retry_delay_seconds: delay }: Change,
+): Change {
+  if (given != null) return {}
+  if (retry.kind === 'schedule' && given === undefined && delay === undefined) {
+    return { retry_backoff_seconds: retry.delaysMs.map((ms) => ms / 1000) }
+  }
+  return {
+    ...(retry.kind === 'fixed' && { retry_delay_seconds: retry.delayMs / 1000 }),
+    max_retries: retry.failuresMax,
   }
 }
 
