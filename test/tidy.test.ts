@@ -26,7 +26,8 @@ const rings: Record<string, readonly string[]> = {
   'lease-source': ['batcher', 'operations', 'domain', 'db', 'consume'],
   directory: ['operations', 'domain', 'db'],
   'worker-names': ['operations', 'db'],
-  'waiting-room': ['operations', 'upkeep', 'db'],
+  'waiting-guest': [],
+  'waiting-room': ['operations', 'upkeep', 'db', 'waiting-guest'],
   'pull-settle': ['operations', 'domain', 'db', 'directory', 'pull', 'waiting-room', 'worker-names'],
   pull: [
     'operations',

@@ -1,32 +1,44 @@
-import type { Server } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
-/** Knows when a server has answered everything it was asked. */
+/**
+ * Knows when a server has answered everything it was asked. A connection that closes tells the answer that is being
+ * written and none of those behind it, so connections are listened to as well.
+ */
 export class RequestsUnderWay {
-  /** How many, by the connection they came on. */
-  readonly #counts = new Map<Socket, number>()
+  readonly #bySocket = new WeakMap<Socket, Set<ServerResponse>>()
+  #count = 0
   #tell: () => void = () => undefined
 
   constructor(server: Server) {
-    // An answer that waits behind another one is not told when its connection closes: many requests may come at once.
-    server.on('connection', (socket) => socket.once('close', () => this.#set(socket, 0)))
-    server.on('request', ({ socket }, response) => {
-      this.#set(socket, (this.#counts.get(socket) ?? 0) + 1)
-      response.once('close', () => this.#set(socket, (this.#counts.get(socket) ?? 1) - 1))
-    })
+    server.on('request', (request, response) => this.#begin(request, response))
   }
 
   /** Resolves when none is under way. */
   over(): Promise<void> {
     return new Promise((resolve) => {
       this.#tell = resolve
-      if (this.#counts.size === 0) resolve()
+      this.#check()
     })
   }
 
-  #set(socket: Socket, count: number): void {
-    if (count > 0 && !socket.destroyed) this.#counts.set(socket, count)
-    else this.#counts.delete(socket)
-    if (this.#counts.size === 0) this.#tell()
+  #begin({ socket }: IncomingMessage, response: ServerResponse): void {
+    const known = this.#bySocket.get(socket)
+    const unanswered = known ?? new Set()
+    unanswered.add(response)
+    this.#count++
+    response.once('close', () => this.#end(unanswered, [response]))
+    if (known !== undefined) return
+    this.#bySocket.set(socket, unanswered)
+    socket.once('close', () => this.#end(unanswered, [...unanswered]))
+  }
+
+  #end(unanswered: Set<ServerResponse>, ended: readonly ServerResponse[]): void {
+    for (const response of ended) if (unanswered.delete(response)) this.#count--
+    this.#check()
+  }
+
+  #check(): void {
+    if (this.#count === 0) this.#tell()
   }
 }

@@ -1,7 +1,6 @@
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
 import type { Subscription, SubscriptionDefinition, SubscriptionStatus } from '../domain/subscription.ts'
 import { PosthornError } from '../errors.ts'
-import type { ChunkKey } from './cancel.ts'
 
 /**
  * Makes the subscription what the definition says, creating it if need be. From the commit on, every publish
@@ -135,15 +134,6 @@ export async function deleteSubscription(
   return rows[0]?.[0]
 }
 
-/** Where something waits for deleted subscriptions, a bounded portion of it: by row, as there may be millions. */
-export async function orphanedDeliveries(
-  db: Database,
-): Promise<{ runIds: number[]; chunks: ChunkKey[] } | undefined> {
-  const runIds = (await db.run<[id: number]>(orphanedRuns(db), [])).map(([id]) => id)
-  const chunks = await db.run<ChunkKey>(orphanedChunks(db), [])
-  return runIds.length + chunks.length > 0 ? { runIds, chunks } : undefined
-}
-
 /** Handler subscriptions that no live handler has served for ten minutes. */
 export async function abandonedSubscriptions(db: Database): Promise<string[]> {
   const rows = await db.run<[name: string]>(abandonedStatement(db), [])
@@ -238,25 +228,6 @@ const deleteStatement = defineStatement(
     delete from __schema__.routes r using ended e where r.subscription = e.no
   )
   select no from ended`,
-)
-
-const deleted = `any(array(select s.no from __schema__.subscriptions s where s.status = 'deleted'))`
-
-/** Runs hold up to 200 deliveries and chunks up to 50, so a portion is cancelled in about a second. */
-const orphanedRuns = defineStatement(
-  'orphaned_runs',
-  `select r.id
-  from __schema__.runs r
-  where r.subscription = ${deleted} and r.state <> 'leased' and r.event_ids <> '{}'
-  limit 100`,
-)
-
-const orphanedChunks = defineStatement(
-  'orphaned_chunks',
-  `select q.subscription, q.ordering_key, q.position
-  from __schema__.lane_queue q
-  where q.subscription = ${deleted}
-  limit 500`,
 )
 
 const abandonedStatement = defineStatement(

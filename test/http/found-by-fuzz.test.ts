@@ -139,12 +139,6 @@ test.each(odd)('a request %s is answered in our way', async (_, head, status, co
   expect(JSON.parse(String(answer?.body))).toMatchObject({ status, code, instance: id })
 })
 
-test('the answer to a head that is too long is not lost, though the rest of it still comes', async () => {
-  const server = await servers.open()
-  const [answer] = await ask(server, `GET /${'a'.repeat(3_000_000)} HTTP/1.1\r\n\r\n`)
-  expect(answer?.status).toBe(431)
-})
-
 function ask(server: TestServer, text: string) {
   const { port } = new URL(server.url)
   return sendUntilClosed(Number(port), Buffer.from(text), { isCutOff: false })

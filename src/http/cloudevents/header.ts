@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer'
 
 /** The value of a `ce-` header as section 3.1.3.2 of the CloudEvents HTTP binding writes it: printable ASCII. */
 export function encodeHeaderValue(text: string): string {
-  return text.replace(/[^\x21-\x7e]|["%]/gu, percentEncode)
+  return text.replace(/(?:[^\x21-\x7e]|["%])+/gu, percentEncode)
 }
 
 /** The text that a `ce-` header stands for, or null if it holds percent-encoded bytes that are not UTF-8. */
@@ -17,11 +17,8 @@ export function decodeHeaderValue(value: string): string | null {
   return valid ? text : null
 }
 
-function percentEncode(char: string): string {
-  return Buffer.from(char)
-    .toString('hex')
-    .toUpperCase()
-    .replace(/../g, (byte) => `%${byte}`)
+function percentEncode(text: string): string {
+  return Buffer.from(text).toString('hex').toUpperCase().replace(/../g, '%$&')
 }
 
 /**
