@@ -1,26 +1,54 @@
-import { type Database, defineStatement } from '../db/database.ts'
-import { cancelTold, type ToldRow } from './cancel.ts'
+import { setTimeout as delay } from 'node:timers/promises'
+import { type Connection, type Database, defineStatement } from '../db/database.ts'
+import { cancelTold } from './cancel.ts'
 
 export interface Release {
   readonly runId: number
   readonly token: number
 }
 
+/** Whoever looks for something to lease may lock a run for a moment that was leased meanwhile. */
+const lockedTurnsMax = 20
+const lockedPauseMs = 10
+
 /**
  * Hands whole runs back as they were: nothing in them had begun, so nothing is counted or recorded. Only what
- * an operator has cancelled meanwhile does not come back.
+ * an operator has cancelled meanwhile does not come back. What stays locked is being settled, and is not waited for.
  */
 export async function release(db: Database, releases: readonly Release[]): Promise<void> {
+  let left = releases
+  for (let turn = 0; turn < lockedTurnsMax; turn++) {
+    if (turn > 0) await delay(lockedPauseMs)
+    const locked = await db.transaction((tx) => releaseIn(tx, db, left), {
+      indexPlans: true,
+      hashJoins: true,
+    })
+    if (locked.size === 0) return
+    left = left.filter(({ runId }) => locked.has(runId))
+  }
+}
+
+/** Gives the runs that are still held, but locked. */
+async function releaseIn(tx: Connection, db: Database, releases: readonly Release[]): Promise<Set<number>> {
   const values = [releases.map((one) => one.runId), releases.map((one) => one.token)]
-  await db.transaction(
-    async (tx) => cancelTold(tx, db, await tx.run<ToldRow>(releaseStatement(db), values)),
-    { indexPlans: true, hashJoins: true },
+  const rows = await tx.run<ReleaseRow>(releaseStatement(db), values)
+  await cancelTold(
+    tx,
+    db,
+    rows.flatMap(([, subscription, told]) => (subscription === null ? [] : [[subscription, told]])),
   )
+  return new Set(rows.flatMap(([runId, subscription]) => (subscription === null ? [runId] : [])))
 }
 
 const releaseStatement = defineStatement(
   'release',
-  `with held as materialized (
+  `with given as materialized (
+    select r.id
+    from __schema__.runs r
+    join unnest($1::bigint[], $2::bigint[]) as g(run_id, token) on g.run_id = r.id and g.token = r.token
+    where r.id = any($1) and r.state = 'leased'
+  ),
+  held as materialized (
     select r.id
     from __schema__.runs r
     join unnest($1::bigint[], $2::bigint[]) as g(run_id, token) on g.run_id = r.id and g.token = r.token
@@ -33,9 +61,13 @@ const releaseStatement = defineStatement(
     set state = 'ready', first_id = r.event_ids[1], token = null, worker = null, leased_at = null, leased_until = null, granted = null, begun = null
     from held h
     where r.id = any($1) and r.id = h.id
-    returning r.subscription, r.event_ids, r.cancelled
+    returning r.id, r.subscription, r.event_ids, r.cancelled
   )
-  select b.subscription, array(select u.event_id from unnest(b.event_ids) as u(event_id) where u.event_id = any(b.cancelled))
-  from back b
-  where b.event_ids && b.cancelled`,
+  select g.id, b.subscription, array(select u.event_id from unnest(b.event_ids) as u(event_id) where u.event_id = any(b.cancelled))
+  from given g
+  left join back b on b.id = g.id
+  where b.id is null or b.event_ids && b.cancelled`,
 )
+
+/** Without a subscription: locked. */
+type ReleaseRow = [runId: number, subscription: number | null, told: number[]]

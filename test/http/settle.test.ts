@@ -99,21 +99,21 @@ describe.each(claims)('by %s', (by) => {
     expect(await pulling.say('complete', id, claimOf(by, held))).toMatchObject({ status: 200 })
   })
 
-  test('what is expired can be settled until somebody else has leased it', async () => {
-    const rows = ['not reclaimed', 'reclaimed'].flatMap((when) =>
-      (['complete', 'fail', 'release'] as const).map((verb) => ({ when, verb })),
-    )
-    for (const { when, verb } of rows) {
-      const pulling = await open()
+  test.each(['not reclaimed', 'reclaimed'])('what is expired, and %s, can still be settled', async (when) => {
+    const pulling = await open()
+    let passedMs = 0
+    for (const verb of ['complete', 'fail', 'release'] as const) {
       const id = await pulling.publish()
       const lease = await pulling.lease()
+      passedMs += leaseMs + 1
       if (when === 'reclaimed') await pulling.server.clock.advance(leaseMs + 1)
-      else await pulling.pass(leaseMs + 1)
+      else await pulling.pass(passedMs)
       const late = await pulling.say(verb, id, claimOf(by, lease))
-      expect(late.status, `${verb}, ${when}: ${late.text}`).toBe(200)
+      expect(late.status, `${verb}: ${late.text}`).toBe(200)
       expect(bodyOf(await pulling.say(verb, id, claimOf(by, lease)))).toEqual(bodyOf(late))
       const after = { complete: 'COMPLETED', fail: 'PENDING', release: 'PENDING' }[verb]
       expect(await pulling.event(id)).toMatchObject({ status: after, retry_count: verb === 'fail' ? 1 : 0 })
+      await pulling.server.call('POST', `/events/${id}/cancel`)
     }
   })
 
