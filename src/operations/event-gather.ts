@@ -6,7 +6,7 @@ import type { Members } from './event-sources.ts'
 import { idsFrom, matches, Parameters, stretchOf, thousandOf, within } from './event-sql.ts'
 import { deliveriesFor, type Judged, judgeCandidates, judgeMembers, lookAtEach } from './event-status.ts'
 import type { Order } from './paging.ts'
-import type { Reader } from './reader.ts'
+import { planRows, type Reader } from './reader.ts'
 
 export interface Gathering {
   readonly match: EventMatch
@@ -82,32 +82,35 @@ function withinThousands({ range: { low, high } }: EventMatch, parameters: Param
 export interface MemberGathering {
   readonly members: Members
   readonly status: EventStatus
-  readonly max: number
+  readonly eventsMax: number
+  /** An event that is owed several times is a member as often. */
+  readonly rowsMax: number
 }
 
-/** An event may be owed as often without being counted as many. */
-export const rowsPerEvent = 5
-
-/** All members of a status that match are judged at once. Null if over `max` events are members. */
+/** All members of a status that match are judged at once. Null if they are more than that. */
 export async function gatherMembers(
   reader: Reader,
   gathering: Gathering,
-  { members, status, max }: MemberGathering,
+  { members, status, eventsMax, rowsMax }: MemberGathering,
 ): Promise<Gathered | null> {
   const { match } = gathering
   const parameters = new Parameters()
   const bounded = (column: string) => within(stretchOf(match.range, 'asc', null), column)
+  // The planner may not know that they are many, but if it says so, they were.
+  if ((await planRows(reader, members.base(bounded), [])) > rowsMax) return null
   const { rows } = await reader.query<PageRow & { few: boolean }>(
-    `with few as materialized (
-      select count(*) <= ${rowsPerEvent * max} and count(distinct c.event_id) <= ${max} as is_so
-      from (select m.event_id from (${members.base(bounded)}) as m limit ${rowsPerEvent * max + 1}) as c
+    `with member as materialized (
+      select m.event_id, m.finalized from (${members.whole(bounded)}) as m limit ${rowsMax + 1}
     ),
-    member as materialized (
-      select m.event_id, m.finalized
-      from (${members.whole(bounded)}) as m
-      where (select f.is_so from few f)
+    few as materialized (
+      select case
+          when count(*) > ${rowsMax} then false
+          when count(*) <= ${eventsMax} then true
+          else (select count(distinct m.event_id) <= ${eventsMax} from member m)
+        end as is_so
+      from member
     ),
-    ${judgeMembers(members, match, parameters)}
+    ${judgeMembers(members, match, parameters, '(select f.is_so from few f)')}
     select (select f.is_so from few f) as few, ${pageColumns(gathering)}`,
     parameters.values,
   )

@@ -82,7 +82,7 @@ export interface Sample {
 }
 
 const sampledPagesMin = 64
-const sampledPagesMax = 240
+const sampledPagesMax = 160
 const sampledMatches = 200
 
 /** Enough of the table to have a few hundred matches in it, if that is not too much of it. */
@@ -114,7 +114,7 @@ export async function sampleMatches(
 }
 
 /**
- * What the share of `hits` among those looked at stands for, and what it surely is at least: four standard
+ * What the share of `hits` among those looked at stands for, and what it surely is at least: three standard
  * deviations less. Events that lie together are alike, so it is their neighbourhoods that count.
  */
 export function shareOf(
@@ -129,7 +129,7 @@ export function shareOf(
   const variance = Math.max(0, squares - (hits.length / neighbourhoods) ** 2)
   const sigma = (neighbourhoods / looked) * Math.sqrt(variance / neighbourhoods) + 1 / looked
   const likely = hits.length / looked
-  return { likely, least: Math.max(0, likely - 4 * sigma) }
+  return { likely, least: Math.max(0, likely - 3 * sigma) }
 }
 
 /** About as many as share a page. */

@@ -55,23 +55,26 @@ export function deliveriesFor(status: EventStatus | undefined): string {
 }
 
 /**
- * From a CTE `member` (event_id, finalized) of those that can have the status. They are not joined: a join would
- * believe an array to have ten elements.
+ * From a CTE `member` (event_id, finalized) of those that can have the status, if the condition holds. They are not
+ * joined: a join would believe an array to have ten elements.
  */
 export function judgeMembers(
   { decided, decidedAlone }: Members,
   match: EventMatch,
   parameters: Parameters,
+  condition = 'true',
 ): string {
   if (decided && isEverything(match)) {
-    return 'judged as materialized (select distinct m.event_id as id, true as matches from member m)'
+    return `judged as materialized (
+      select distinct m.event_id as id, true as matches from member m where ${condition}
+    )`
   }
   const finalized = '(e.id in (select m.event_id from member m where m.finalized))'
   const verdict = decided ? 'true' : `case when cardinality(e.owed) <= 1 then ${decidedAlone(finalized)} end`
   return `judged as materialized (
       select e.id, ${verdict} as matches
       from __schema__.events e
-      where e.id = any(array(select m.event_id from member m)) and ${matches(match, parameters)}
+      where e.id = any(array(select m.event_id from member m where ${condition})) and ${matches(match, parameters)}
     )`
 }
 

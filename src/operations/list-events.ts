@@ -1,15 +1,15 @@
 import type { Database } from '../db/database.ts'
 import type { EventStatus } from '../domain/status.ts'
-import { type Gathered, type Gathering, gatherMatches, gatherMembers, rowsPerEvent } from './event-gather.ts'
-import { checkFilter, type EventFilter, type EventMatch, matchEvents } from './event-match.ts'
+import { type Gathered, type Gathering, gatherMatches, gatherMembers } from './event-gather.ts'
+import { checkFilter, type EventFilter, matchEvents } from './event-match.ts'
 import { type MatchSize, sizeMatches } from './event-size.ts'
-import { type Members, membersOf } from './event-sources.ts'
-import { skipsNothing, stretchOf, within } from './event-sql.ts'
+import { membersOf } from './event-sources.ts'
+import { skipsNothing } from './event-sql.ts'
 import { countEvents } from './event-total.ts'
-import { choosePath, walkEvents } from './event-walk.ts'
+import { choosePath, type Walk, type Walked, walkEvents } from './event-walk.ts'
 import { type ListedEvent, readListed } from './listed-event.ts'
 import { type CheckedPaging, checkPaging, encodeCursor, eventIdForm, type Total, totalMax } from './paging.ts'
-import { planRows, type Reader, readAtOnce } from './reader.ts'
+import { type Reader, readAtOnce } from './reader.ts'
 
 export type { EventFilter } from './event-match.ts'
 export type { ListedEvent } from './listed-event.ts'
@@ -41,12 +41,21 @@ const fewMatches = 2000
 /** Up to here all that match or can have the status are looked at; beyond, they are so many that a walk soon meets some. */
 const gatheredMax = 1.2 * totalMax
 
+interface Found extends Total {
+  readonly ids: readonly number[]
+}
+
+interface Asked {
+  readonly size: MatchSize
+  readonly status: EventStatus | undefined
+}
+
 /** The ids up to the page's end and one more, which tells whether a page follows. */
 async function findEvents(
   reader: Reader,
   filter: EventFilter,
   { limit, offset, after: cursor, order }: CheckedPaging,
-): Promise<Total & { ids: number[] }> {
+): Promise<Found> {
   const { status } = filter
   const match = await matchEvents(reader, filter)
   const size = await sizeMatches(reader, match)
@@ -55,22 +64,49 @@ async function findEvents(
   const gathered = await gatherEvents(reader, { match, order, after, count }, { size, status })
   if (gathered !== null) return { ...gathered, totalIsEstimate: false }
 
+  return walkOrGather(reader, { match, order, after, count }, { size, status })
+}
+
+/** A walk that has looked at so many more than it needs may have to look at all. */
+const walkedMax = 8192
+/** So many members are then gathered instead, if they are fewer: that takes some 200 ms. */
+const membersMax = 150_000
+
+async function walkOrGather(reader: Reader, gathering: Gathering, { size, status }: Asked): Promise<Found> {
+  const { match, order, after, count } = gathering
   const path = choosePath(match, size, status)
-  const { ids, end } = await walkEvents(reader, {
-    ...{ path, order, after, count },
+  const walk = { path, order, after, count, examinedMax: 4 * count + walkedMax }
+  let walked = await walkEvents(reader, walk)
+  if (walked.end === 'gave up') {
+    if (status !== undefined && path.members === null) {
+      const max = Math.min(membersMax, Math.round(size.planned))
+      const request = { members: membersOf(status), status, eventsMax: max, rowsMax: max }
+      const gathered = await gatherMembers(reader, gathering, request)
+      if (gathered !== null) return { ...gathered, totalIsEstimate: false }
+    }
+    walked = await walkOn(reader, walk, walked)
+  }
+  const { ids, end } = walked
+  // A walk from one end to the other has counted them all.
+  if (end === 'exhausted' && skipsNothing(match.range, order, after)) {
+    return { ids, total: ids.length, totalIsEstimate: false }
+  }
+  return { ids, ...(await countEvents(reader, path, size)) }
+}
+
+async function walkOn(reader: Reader, walk: Walk, { ids, last }: Walked): Promise<Walked> {
+  const rest = await walkEvents(reader, {
+    ...{ ...walk, after: last, count: walk.count - ids.length },
     examinedMax: Number.POSITIVE_INFINITY,
   })
-  // A walk from one end to the other has counted them all.
-  if (end === 'exhausted' && skipsNothing(match.range, order, after))
-    return { ids, total: ids.length, totalIsEstimate: false }
-  return { ids, ...(await countEvents(reader, path, size)) }
+  return { ...rest, ids: [...ids, ...rest.ids] }
 }
 
 /** Where few events match or can have the status, all are looked at. Null: they are many. */
 async function gatherEvents(
   reader: Reader,
   gathering: Gathering,
-  { size, status }: { size: MatchSize; status: EventStatus | undefined },
+  { size, status }: Asked,
 ): Promise<Gathered | null> {
   if (status === undefined) {
     return size.many ? null : gatherMatches(reader, gathering, { size, status, max: totalMax })
@@ -80,19 +116,12 @@ async function gatherEvents(
     const gathered = await gatherMatches(reader, gathering, request)
     if (gathered !== null) return gathered
   }
-  const members = membersOf(status)
-  if (await mayBeFew(reader, members, gathering.match)) {
-    const gathered = await gatherMembers(reader, gathering, { members, status, max: gatheredMax })
-    if (gathered !== null) return gathered
-  }
+  const gathered = await gatherMembers(reader, gathering, {
+    ...{ members: membersOf(status), status },
+    ...{ eventsMax: gatheredMax, rowsMax: 5 * gatheredMax },
+  })
+  if (gathered !== null) return gathered
   return size.planned > fewMatches && size.planned <= gatheredMax
     ? gatherMatches(reader, gathering, request)
     : null
-}
-
-/** The planner may not know that they are many, but if it says so, they were. */
-async function mayBeFew(reader: Reader, members: Members, { range }: EventMatch): Promise<boolean> {
-  const stretch = stretchOf(range, 'asc', null)
-  const text = members.base((column) => within(stretch, column))
-  return (await planRows(reader, text, [])) <= rowsPerEvent * gatheredMax
 }

@@ -127,7 +127,7 @@ describe.each([undefined, ...eventStatuses])('of status %s', (status) => {
         expect([filter, matching]).toEqual([filter, expected])
         if (status === undefined) return
         const members = await gatherMembers(reader, gathering, {
-          ...{ members: membersOf(status), status, max: 10_000 },
+          ...{ members: membersOf(status), status, eventsMax: 10_000, rowsMax: 10_000 },
         })
         expect([filter, members]).toEqual([filter, expected])
       })
