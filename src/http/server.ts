@@ -115,7 +115,8 @@ function addRoute(app: FastifyInstance, route: Route, { gate, log, limits }: Rou
     },
     handler: async (request, reply) => {
       const caller = callers.get(request) ?? { id: '', name: 'anybody', remote: '' }
-      const left = hangUpOf(request.raw, reply.raw)
+      // Few routes ask whether their client is still there, and it costs a little to find out.
+      let left: AbortSignal | undefined
       const stillAllowed = async () => {
         if (scope !== null) await gate.recheck(request, reply, scope)
       }
@@ -124,7 +125,10 @@ function addRoute(app: FastifyInstance, route: Route, { gate, log, limits }: Rou
         ...readRequest(route, request),
         caller,
         request,
-        signal: left,
+        get signal() {
+          left ??= hangUpOf(request.raw, reply.raw)
+          return left
+        },
       })
       send(reply, answer, left, log)
       return reply
@@ -140,9 +144,9 @@ function tellFinished(request: FastifyRequest, reply: FastifyReply, { log, obser
   log.debug({ requestId: id, ...finished, ms: Math.round(finished.ms) }, 'Request')
 }
 
-function send(reply: FastifyReply, answer: Answer, left: AbortSignal, log: Logger): void {
+function send(reply: FastifyReply, answer: Answer, left: AbortSignal | undefined, log: Logger): void {
   const { status, json, text, contentType, headers, undelivered } = answer
-  if (undelivered !== undefined) {
+  if (undelivered !== undefined && left !== undefined) {
     const tell = () =>
       void undelivered().catch((error: unknown) =>
         log.error({ err: error }, 'Leases could not be handed back'),
