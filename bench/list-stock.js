@@ -30,6 +30,24 @@ export async function fillStock(db, { finished, waiting }) {
     await run(`vacuum analyze posthorn.${table}`)
 }
 
+/** So many more deliveries are attempted now, in whole runs. */
+export async function leaseMany(db, deliveries) {
+  await db.query(
+    `update posthorn.runs
+    set state = 'leased', token = 2, worker = 1, granted = cardinality(event_ids), begun = event_ids,
+      leased_at = posthorn.clock(), leased_until = posthorn.clock() + interval '1 day'
+    where id in (
+      select id
+      from (
+        select id, sum(cardinality(event_ids)) over (order by id) as upto from posthorn.runs where state = 'ready'
+      ) as r
+      where upto <= $1
+    )`.replaceAll('posthorn.', `${db.schema}.`),
+    [deliveries],
+  )
+  await db.query(`vacuum analyze ${db.schema}.runs`)
+}
+
 const subscriptions = `
   insert into posthorn.subscriptions (id, name, via, retry, lease_ms)
   select posthorn.uuid_v7(), name, 'handler', '{"kind": "fixed", "delayMs": 1000, "failuresMax": 5}', 30000

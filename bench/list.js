@@ -1,19 +1,20 @@
 /**
  * B10: does a list of events answer within 50 ms with 1,000,000 events stored, for every status, every other filter
- * and every pair of them, with and without a status, from either end and from the middle?
+ * and every pair of them, with and without a status, from either end and from the middle? And one event?
  *
  * The total is part of every answer. Each filter is asked several times; the table has the medians. What else the machine
  * does adds to them, so its load is printed with them.
  */
 
 import { loadavg } from 'node:os'
-import { fillStock, layouts, stockCount } from './list-stock.js'
+import { fillStock, layouts, leaseMany, stockCount } from './list-stock.js'
 import { verdict } from './rounds.js'
 import { dropSchema, givenServers, nextSchema } from './server.js'
 import { formatNumber, formatRow, median } from './table.js'
 
 const { migrate } = await import('../dist/db/migrate.js')
 const { openPostgres } = await import('../dist/db/postgres.js')
+const { getEvent } = await import('../dist/operations/events.js')
 const { listEvents } = await import('../dist/operations/list-events.js')
 
 const askedCount = 7
@@ -68,6 +69,7 @@ for (const layout of layouts) {
   await migrate(db)
   await fillStock(db, layout)
   await measureLayout(db, layout)
+  await measureOne(db, layout)
   await dropSchema(db, schema)
   await db.close()
 }
@@ -116,14 +118,41 @@ async function measureFilter(db, filter) {
     { order: 'asc', cursor: middle('asc') },
     { order: 'desc', cursor: middle('desc') },
   ]) {
-    const times = []
-    for (let asked = 0; asked < askedCount; asked++) {
-      const begin = performance.now()
-      const page = await listEvents(db, { ...filter, ...paging })
-      times.push(performance.now() - begin)
-      total = `${page.totalIsEstimate ? '~' : ''}${page.total}`
-    }
-    medians.push(median(times))
+    medians.push(
+      await medianMs(async () => {
+        const page = await listEvents(db, { ...filter, ...paging })
+        total = `${page.totalIsEstimate ? '~' : ''}${page.total}`
+      }),
+    )
   }
   return { medians, total }
+}
+
+/** One event with its log, from every tenth of the stock, with few leases out and with 50,000. */
+async function measureOne(db, layout) {
+  const title = `B10 one of ${formatNumber(stockCount)} events: ${layout.name} (median ms)`
+  console.log(`\n${title}`)
+  const slowest = { ms: 0, name: '' }
+  for (const leased of [100, 50_000]) {
+    if (leased > 100) await leaseMany(db, leased)
+    for (let tenth = 0; tenth < 10; tenth++) {
+      const id = (tenth * stockCount) / 10 + 4_321
+      const ms = await medianMs(() => getEvent(db, { id, logs: 'with' }))
+      const name = `event ${formatNumber(id)} with ${formatNumber(leased)} in flight`
+      console.log(formatRow([name, formatNumber(ms)], widths))
+      if (ms > slowest.ms) Object.assign(slowest, { ms, name })
+    }
+  }
+  const what = `slowest (${slowest.name}, ${formatNumber(slowest.ms)} ms) / ${goalMs} ms`
+  verdict({ title, what, ratios: [slowest.ms / goalMs], atMost: 1 })
+}
+
+async function medianMs(ask) {
+  const times = []
+  for (let asked = 0; asked < askedCount; asked++) {
+    const begin = performance.now()
+    await ask()
+    times.push(performance.now() - begin)
+  }
+  return median(times)
 }

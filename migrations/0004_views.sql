@@ -56,13 +56,25 @@ create function __schema__.event_status(
   end
 $$;
 
--- What is being attempted now. What a lease owns but has not begun is waiting. `begun` may still name a delivery
--- that has left the run.
-create view __schema__.in_flight as
-  select u.event_id, r.subscription, r.id as run_id, u.place, r.worker, r.token, r.leased_at, r.leased_until
-  from __schema__.runs r
-  cross join lateral unnest(r.begun) with ordinality as u(event_id, place)
-  where r.state = 'leased' and u.event_id = any(r.event_ids);
+-- What is being attempted now. What a lease owns but has not begun is waiting. `begun` may still name deliveries
+-- that have left the run; to compare the arrays whole costs little, and to look up each of 200 among 200 a lot.
+-- With a few ids, or null for all.
+create function __schema__.in_flight_of(ids bigint[]) returns table (
+  event_id bigint, subscription int, worker int, leased_at timestamptz, leased_until timestamptz
+) language sql stable as $$
+  select f.event_id, f.subscription, f.worker, f.leased_at, f.leased_until
+  from (
+    select unnest(
+        case when r.begun = r.event_ids[1:cardinality(r.begun)] then r.begun
+          else array(select unnest(r.begun) intersect select unnest(r.event_ids)) end) as event_id,
+      r.subscription, r.worker, r.leased_at, r.leased_until
+    from __schema__.runs r
+    where r.state = 'leased' and r.begun is not null and (ids is null or cardinality(ids) > 20 or r.begun && ids)
+  ) as f
+  where ids is null or f.event_id in (select unnest(ids))
+$$;
+
+create view __schema__.in_flight as select * from __schema__.in_flight_of(null);
 
 -- Every delivery that is waiting or leased, wherever it waits; an event that is owed several times is here as often.
 -- An unnest in the select list streams; in the from list it would be stored row by row, at twice the time.
@@ -101,6 +113,7 @@ create function __schema__.delivery_states(ids bigint[]) returns table (
   leased_until timestamptz,
   updated_at timestamptz
 ) language sql stable as $$
+  with flying as materialized (select * from __schema__.in_flight_of(ids))
   select e.id, o.subscription, s.state,
     coalesce(greatest(n.attempt, b.attempt), 0) + case when s.state = 'leased' then 1 else 0 end,
     coalesce(b.failures, n.failures, 0), case when s.state = 'waiting' then n.next_at end, f.reason, f.finished_at,
@@ -133,7 +146,7 @@ create function __schema__.delivery_states(ids bigint[]) returns table (
     order by a.id desc
     limit 1
   ) as f on true
-  left join __schema__.in_flight l on l.event_id = e.id and l.subscription = o.subscription
+  left join flying l on l.event_id = e.id and l.subscription = o.subscription
   cross join lateral (select __schema__.delivery_state(n.settlement, n.reason, l.event_id is not null) as state) as s
   where e.id = any(ids)
 $$;
@@ -148,11 +161,7 @@ create function __schema__.event_states(ids bigint[]) returns table (
   next_retry_at timestamptz,
   updated_at timestamptz
 ) language sql stable as $$
-  with flying as materialized (
-    select f.event_id, f.subscription, f.leased_at
-    from __schema__.in_flight f
-    where f.event_id in (select unnest(ids))
-  ),
+  with flying as materialized (select * from __schema__.in_flight_of(ids)),
   newest as materialized (
     select distinct on (a.event_id, a.subscription) a.event_id, a.subscription, a.settlement, a.attempt, a.failures,
       a.next_at, a.finished_at, a.reason, a.token
@@ -210,30 +219,35 @@ $$;
 -- Only the status, for the few that a list can't tell by counting their records.
 create function __schema__.event_statuses(ids bigint[]) returns table (event_id bigint, status text)
   language sql stable as $$
-  with flying as materialized (
-    select f.event_id from __schema__.in_flight f
+  with newest as materialized (
+    select distinct on (a.event_id, a.subscription) a.event_id,
+      __schema__.delivery_state(a.settlement, a.reason, false) as state
+    from __schema__.audit a
+    where a.event_id = any((select ids)::bigint[])
+    order by a.event_id, a.subscription, a.id desc
+  ),
+  counted as materialized (
+    select n.event_id, count(*) filter (where n.state <> 'waiting') as ended,
+      count(*) filter (where n.state = 'cancelled') as cancelled,
+      count(*) filter (where n.state = 'completed') as completed,
+      count(*) filter (where n.state = 'finalized') as finalized,
+      count(*) filter (where n.state = 'expired') as expired
+    from newest n
+    group by n.event_id
   )
   select e.id,
     __schema__.event_status(
       cardinality(e.owed),
-      case when d.ended < cardinality(e.owed) and e.id in (select f.event_id from flying f) then 1 else 0 end,
+      case when d.ended < cardinality(e.owed) and e.id in (select f.event_id from __schema__.in_flight f) then 1 else 0 end,
       cardinality(e.owed) - d.ended, d.cancelled, d.completed, d.finalized, d.expired,
       e.owed = '{}' and exists (
         select 1 from __schema__.dead_letters l
         where l.event_id = e.id and l.subscription is null and l.redriven_at is null))
   from __schema__.events e
+  left join counted c on c.event_id = e.id
   cross join lateral (
-    select count(*) filter (where n.state <> 'waiting') as ended,
-      count(*) filter (where n.state = 'cancelled') as cancelled,
-      count(*) filter (where n.state = 'completed') as completed,
-      count(*) filter (where n.state = 'finalized') as finalized,
-      count(*) filter (where n.state = 'expired') as expired
-    from (
-      select distinct on (a.subscription) __schema__.delivery_state(a.settlement, a.reason, false) as state
-      from __schema__.audit a
-      where a.event_id = e.id
-      order by a.subscription, a.id desc
-    ) as n
+    select coalesce(c.ended, 0) as ended, coalesce(c.cancelled, 0) as cancelled, coalesce(c.completed, 0) as completed,
+      coalesce(c.finalized, 0) as finalized, coalesce(c.expired, 0) as expired
   ) as d
   where e.id = any((select ids)::bigint[])
 $$;
@@ -336,10 +350,9 @@ create function __schema__.log_id(at timestamptz, event_id bigint, subscription 
     + ((event_id + subscription) & 255) * 4 + step
 $$;
 
--- Every record of an attempt makes up to three entries, and a lease in force is the PICKED that is not yet
--- written. A worker that settles after its lease was taken back has been picked only once. When an attempt began is
+-- Every record of an attempt makes up to three entries. A worker that settles after its lease was taken back has been picked only once. When an attempt began is
 -- known by the worker's own watch, so it is logged no later than it was settled.
-create view __schema__.event_log as
+create view __schema__.written_log as
   with entry as (
     select a.event_id, a.subscription, a.worker, 0 as step, 'PICKED' as action, null::smallint as status_code,
       null::text as error_message, null::int as execution_time_ms, a.leased_at as created_at, a.leased_at as logged_at
@@ -377,14 +390,20 @@ create view __schema__.event_log as
       a.status_code, case when a.settlement = 'lease_expired' then 'lease expired' else a.reason end, a.execution_ms,
       a.finished_at, a.finished_at
     from __schema__.audit a
-    union all
-    select f.event_id, f.subscription, f.worker, 0, 'PICKED', null, null, null, f.leased_at, f.leased_at
-    from __schema__.in_flight f
   )
   select __schema__.log_id(l.logged_at, l.event_id, l.subscription, l.step) as id, l.event_id, l.subscription,
     w.name as worker_id, l.action, l.status_code, l.error_message, l.execution_time_ms, l.created_at
   from entry l
   left join __schema__.workers w on w.no = l.worker;
+
+-- A lease in force is the PICKED that is not yet written.
+create view __schema__.event_log as
+  select * from __schema__.written_log
+  union all
+  select __schema__.log_id(f.leased_at, f.event_id, f.subscription, 0), f.event_id, f.subscription, w.name, 'PICKED', null,
+    null, null, f.leased_at
+  from __schema__.in_flight f
+  left join __schema__.workers w on w.no = f.worker;
 
 create view __schema__.event_queue as
   select e.id, e.type, e.payload, s.status, s.attempts, e.created_at, s.updated_at

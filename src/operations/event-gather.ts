@@ -5,6 +5,7 @@ import type { MatchSize } from './event-size.ts'
 import type { Members } from './event-sources.ts'
 import { idsFrom, matches, Parameters, stretchOf, thousandOf, within } from './event-sql.ts'
 import { deliveriesFor, type Judged, judgeCandidates, judgeMembers, lookAtEach } from './event-status.ts'
+import { alongIndex } from './event-window.ts'
 import type { Order } from './paging.ts'
 import { planRows, type Reader } from './reader.ts'
 
@@ -41,7 +42,7 @@ export async function gatherMatches(
     `with candidate as materialized (
       select e.id, ${deliveriesFor(status)} as deliveries
       from __schema__.events e
-      where ${matches(match, parameters, byIndex)} and ${within(stretchOf(match.range, 'asc', null), 'e.id')}
+      where ${matches(match, parameters, byIndex)} and ${alongOne(match, byIndex, parameters)}
         and ${byIndex.some(({ on }) => on === 'tags') ? withinThousands(match, parameters) : 'true'}
     ),
     ${judgeCandidates(status, parameters, max + 1)}
@@ -65,6 +66,25 @@ function worthAnIndex({ parts, inTime }: MatchSize): Condition[] {
   if (narrowest === undefined) return []
   if (least <= fewRows) return [narrowest.condition]
   return known.filter(({ events }) => events <= entriesPerRow * least).map(({ condition }) => condition)
+}
+
+/**
+ * Where one index is worth it, the range of ids is asked of that index: the planner would rather read all rows of
+ * the range, in the belief that few of them match.
+ */
+function alongOne(
+  match: EventMatch,
+  [only, ...others]: readonly Condition[],
+  parameters: Parameters,
+): string {
+  const stretch = stretchOf(match.range, 'asc', null)
+  if (others.length === 0 && only?.on === 'types' && only.types.length === 1) {
+    return alongIndex('e.type', parameters.add(only.types[0]), stretch)
+  }
+  if (others.length === 0 && only?.on === 'orderingKey') {
+    return alongIndex('e.ordering_key', parameters.add(only.orderingKey), stretch)
+  }
+  return within(stretch, 'e.id')
 }
 
 const thousandsMax = 2000

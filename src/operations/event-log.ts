@@ -29,24 +29,26 @@ export type LogAction =
 /** More attempts than this on one event are read in part, the newest: nothing else bounds a log. */
 const entriesMax = 3000
 
-/** What was done about an event, oldest first. */
+/** What was done about an event, oldest first. To find a lease in force takes a look at all of them. */
 export async function readLog(
   db: Connection & { readonly schema: string },
   eventId: number,
+  leases: 'some' | 'none',
 ): Promise<LogEntry[]> {
-  const rows = await db.run<LogRow>(readLogEntries(db), [eventId, entriesMax])
+  const statement = leases === 'some' ? readWhole : readWritten
+  const rows = await db.run<LogRow>(statement(db), [eventId, entriesMax])
   return rows.reverse().map(entryFromRow)
 }
 
-const readLogEntries = defineStatement(
-  'read_log',
+const readFrom = (view: string) =>
   `select l.id, l.event_id, l.subscription, l.worker_id, l.action, l.status_code, l.error_message, l.execution_time_ms,
     l.created_at
-  from __schema__.event_log l
+  from __schema__.${view} l
   where l.event_id = $1
   order by l.id desc
-  limit $2`,
-)
+  limit $2`
+const readWhole = defineStatement('read_log', readFrom('event_log'))
+const readWritten = defineStatement('read_written_log', readFrom('written_log'))
 
 type LogRow = [
   id: number,

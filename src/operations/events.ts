@@ -59,11 +59,12 @@ export async function getEvent(db: Database, request: GetEventRequest): Promise<
   const [unwanted, policyRetries, ...columns] = row
   const event = eventFromRow(columns)
   const deliveries = await readDeliveries(db, id)
+  const leases = deliveries.some(({ state }) => state === 'leased') ? 'some' : 'none'
   return {
     event,
     progress: progressOf({ event, deliveries, unwanted, policyRetries }),
     deliveries,
-    logs: logs === 'with' ? await readLog(db, id) : [],
+    logs: logs === 'with' ? await readLog(db, id, leases) : [],
   }
 }
 

@@ -40,6 +40,8 @@ export async function listEvents(db: Database, filter: EventFilter = {}): Promis
 const fewMatches = 2000
 /** Up to here all that match or can have the status are looked at; beyond, they are so many that a walk soon meets some. */
 const gatheredMax = 1.2 * totalMax
+/** So many members are gathered where a walk would take longer still: that takes some 200 ms. */
+const membersMax = 150_000
 
 interface Found extends Total {
   readonly ids: readonly number[]
@@ -69,8 +71,6 @@ async function findEvents(
 
 /** A walk that has looked at so many more than it needs may have to look at all. */
 const walkedMax = 8192
-/** So many members are then gathered instead, if they are fewer: that takes some 200 ms. */
-const membersMax = 150_000
 
 async function walkOrGather(reader: Reader, gathering: Gathering, { size, status }: Asked): Promise<Found> {
   const { match, order, after, count } = gathering
@@ -116,10 +116,12 @@ async function gatherEvents(
     const gathered = await gatherMatches(reader, gathering, request)
     if (gathered !== null) return gathered
   }
-  const gathered = await gatherMembers(reader, gathering, {
-    ...{ members: membersOf(status), status },
-    ...{ eventsMax: gatheredMax, rowsMax: 5 * gatheredMax },
-  })
+  // What is in flight stands in no order, so each step of a walk would read all of it.
+  const most =
+    status === 'PROCESSING'
+      ? { eventsMax: membersMax, rowsMax: membersMax }
+      : { eventsMax: gatheredMax, rowsMax: 5 * gatheredMax }
+  const gathered = await gatherMembers(reader, gathering, { members: membersOf(status), status, ...most })
   if (gathered !== null) return gathered
   return size.planned > fewMatches && size.planned <= gatheredMax
     ? gatherMatches(reader, gathering, request)

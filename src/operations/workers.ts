@@ -78,16 +78,16 @@ const registerStatement = defineStatement(
 const listStatement = defineStatement(
   'list_workers',
   `with holding as materialized (
-    select r.worker, min(r.leased_until) as first_end,
-      sum((select count(*) from unnest(r.begun) as u(event_id) where u.event_id = any(r.event_ids)))::int as in_flight
-    from __schema__.runs r
-    where r.state = 'leased'
-    group by r.worker
+    select r.worker, min(r.leased_until) as first_end from __schema__.runs r where r.state = 'leased' group by r.worker
+  ),
+  attempting as materialized (
+    select f.worker, count(*)::int as deliveries from __schema__.in_flight f group by f.worker
   )
-  select w.name, w.seen_at, coalesce(h.in_flight, 0),
+  select w.name, w.seen_at, coalesce(a.deliveries, 0),
     w.seen_at < __schema__.clock() - interval '30 s' or coalesce(h.first_end < __schema__.clock(), false)
   from __schema__.workers w
   left join holding h on h.worker = w.no
+  left join attempting a on a.worker = w.no
   order by w.seen_at desc, w.name
   limit $1`,
 )
