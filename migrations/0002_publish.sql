@@ -163,7 +163,10 @@ create function __schema__.publish_many(
   idle_lease_ms int[] default null,
   token bigint default null,
   worker int default null
-) returns table (place int, id bigint, replayed boolean, conflict boolean, owed text, created_at timestamptz, handed text)
+) returns table (
+  place int, id bigint, replayed boolean, conflict boolean, owed text, created_at timestamptz, handed text,
+  ends_at timestamptz   -- when it expires, if its type has it expire
+)
 language plpgsql
 set enable_nestloop = off   -- the planner takes every array for ten elements
 set jit = off               -- and compiles what it thinks is expensive, for longer than it runs
@@ -180,6 +183,7 @@ declare
   ids bigint[];
   owed_lists text[];
   unrouted_ids bigint[];
+  ends timestamptz[];
   owed_alike int[];
   handed_over text;
 begin
@@ -200,7 +204,7 @@ begin
       perform pg_notify('posthorn.' || btrim('__schema__', '"'), wake);
     end if;
     return query
-      select u.place::int, u.id, false, false, array_to_string(owed_alike, ','), moment, handed_over
+      select u.place::int, u.id, false, false, array_to_string(owed_alike, ','), moment, handed_over, null::timestamptz
       from unnest(given_ids) with ordinality as u(id, place);
     return;
   end if;
@@ -306,13 +310,13 @@ begin
     )
     select array_agg(r.place), array_agg(r.id),
       array_agg(case when r.must_route and r.owed = '{}' then '-' else array_to_string(r.owed, ',') end),   -- buried at once
-      array_agg(r.id) filter (where r.must_route and r.owed = '{}')
-    into places, ids, owed_lists, unrouted_ids
+      array_agg(r.id) filter (where r.must_route and r.owed = '{}'), array_agg(case when r.expires_at is null then r.ends_at end)
+    into places, ids, owed_lists, unrouted_ids, ends
     from routed r;
 
   return query
-    select u.place, u.id, false, false, u.owed, moment, null::text
-    from unnest(places, ids, owed_lists) as u(place, id, owed);
+    select u.place, u.id, false, false, u.owed, moment, null::text, u.ends_at
+    from unnest(places, ids, owed_lists, ends) as u(place, id, owed, ends_at);
 
   if unrouted_ids is not null then
     insert into __schema__.dead_letters (id, event_id, kind, reason, attempts, failures, event_snapshot, buried_at)
@@ -329,7 +333,8 @@ begin
             select 1 from __schema__.dead_letters l where l.event_id = k.event_id and l.subscription is null)
           then '-' else array_to_string(e.owed, ',') end,
         k.created_at,
-        null::text
+        null::text,
+        case when expires_ats[p.place] is null then e.expires_at end
       from unnest(known_places) as p(place)
       join __schema__.idempotency_keys k on k.key = idempotency_keys[p.place] and k.scope = coalesce(scopes[p.place], '')
       left join __schema__.events e on e.id = k.event_id

@@ -1,15 +1,16 @@
+import { countThatFit, type PortionLimits } from './portions.ts'
+
 /** What a batcher needs to know. */
-export interface BatcherOptions<Item, Answer> {
-  /** Handles one batch. Answers in the order of the items; a throw fails them all. */
-  readonly flush: (items: Item[]) => Promise<readonly Answer[]>
-  readonly itemsMax: number
+export interface BatcherOptions<Item, Answer> extends PortionLimits<Item> {
+  /** Handles one batch. Answers in the order of the items, some perhaps later; a throw fails them all. */
+  readonly flush: (items: Item[]) => Promise<readonly (Answer | Promise<Answer>)[]>
   /** How many batches may be under way at once. */
   readonly flushesMax: number
 }
 
 interface Entry<Item, Answer> {
   readonly item: Item
-  resolve(answer: Answer): void
+  resolve(answer: Answer | Promise<Answer>): void
   reject(error: unknown): void
 }
 
@@ -53,11 +54,15 @@ export class Batcher<Item, Answer> {
 
   async #flush(): Promise<void> {
     if (this.#waiting.length === 0) return
-    const entries = this.#waiting.splice(0, this.#options.itemsMax)
+    const { sizeOf = () => 0 } = this.#options
+    const limits = { ...this.#options, sizeOf: ({ item }: Entry<Item, Answer>) => sizeOf(item) }
+    const entries = this.#waiting.splice(0, countThatFit(this.#waiting, limits))
     this.#underWay++
     try {
       const answers = await this.#options.flush(entries.map((entry) => entry.item))
-      for (const [position, entry] of entries.entries()) entry.resolve(answers[position] as Answer)
+      for (const [position, entry] of entries.entries()) {
+        entry.resolve(answers[position] as Answer | Promise<Answer>)
+      }
     } catch (error) {
       for (const entry of entries) entry.reject(error)
     } finally {

@@ -37,10 +37,18 @@ const errors = {
     status: 422,
     message: 'The idempotency key {key} was used before for another event (id {eventId}).',
   },
+  KEY_HELD: {
+    status: 503,
+    message: 'The idempotency key {key} is held by a transaction that has not ended: try again.',
+  },
   NOT_FOUND: { status: 404, message: 'There is no {what} {id}.' },
   LEASE_LOST: {
     status: 409,
     message: 'The lease on event {eventId} is no longer held: it is {state} now.',
+  },
+  LEASE_BUSY: {
+    status: 503,
+    message: 'The lease on event {eventId} is being settled by a transaction that has not ended: try again.',
   },
   AMBIGUOUS_LEASE: {
     status: 409,
@@ -51,6 +59,10 @@ const errors = {
   CANCEL_UNFINISHED: {
     status: 503,
     message: 'Some of the {events} events were still on the move after {rounds} rounds: cancel them again.',
+  },
+  OVERLOADED: {
+    status: 503,
+    message: 'More than {bytesMax} bytes of requests are being worked on: try again.',
   },
   STOPPED: { status: 503, message: 'This hub is stopped.' },
   DATABASE_UNAVAILABLE: { status: 503, message: 'The database cannot be reached: {reason}.' },

@@ -1,11 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { Batcher } from './batcher.ts'
-import type { Database } from './db/database.ts'
-import { isOverload } from './db/failure.ts'
+import type { Connection, Database } from './db/database.ts'
 import type { Catalogue } from './domain/catalogue.ts'
 import { type EventInput, type NewEvent, parseEvent } from './domain/event.ts'
 import type { CallerTransaction } from './domain/transaction.ts'
 import { PosthornError } from './errors.ts'
+import { GroupCommit, isKeyed, lockTimeoutMs, statementLimits } from './group-commit.ts'
 import {
   type IdleRunner,
   type PublishAnswer,
@@ -13,6 +12,7 @@ import {
   publish,
   publishIn,
 } from './operations/publish.ts'
+import { portionsOf } from './portions.ts'
 
 export interface PublishOptions {
   /** Your own transaction: the events exist if and when it commits. */
@@ -46,18 +46,14 @@ export interface PublisherOptions {
   readonly trouble: (error: unknown, doing: string) => void
 }
 
-const batchEventsMax = 1_000
-const statementEventsMax = 5_000
-const troublesMax = 2
+const callLimits = statementLimits(5_000)
 /** Other processes are told at most this often; in between they are told once, at the end. */
 const notifyEveryMs = 5
 
 /** Publishes: calls that arrive together share one statement and one commit. */
 export class Publisher {
   readonly #options: PublisherOptions
-  readonly #batcher: Batcher<NewEvent, Published | Error>
-  /** Apart: a key that somebody's open transaction holds makes its whole statement wait. */
-  readonly #keyedBatcher: Batcher<NewEvent, Published | Error>
+  readonly #group: GroupCommit
   /** Batches that callers have put together themselves. */
   readonly #underWay = new Set<Promise<unknown>>()
   #notifiedAt = Number.NEGATIVE_INFINITY
@@ -65,14 +61,7 @@ export class Publisher {
 
   constructor(options: PublisherOptions) {
     this.#options = options
-    const newBatcher = () =>
-      new Batcher<NewEvent, Published | Error>({
-        flush: (events) => this.#flush(events),
-        itemsMax: batchEventsMax,
-        flushesMax: 2,
-      })
-    this.#batcher = newBatcher()
-    this.#keyedBatcher = newBatcher()
+    this.#group = new GroupCommit((events) => this.#publishAtOnce(events))
   }
 
   async publish(input: EventInput, options: PublishOptions = {}): Promise<PublishedEvent> {
@@ -85,9 +74,7 @@ export class Publisher {
   /** The same for an event that was parsed before. A key that was used for another event is the caller's to judge. */
   async publishParsed(event: NewEvent): Promise<Published> {
     const calledAt = performance.now()
-    const batcher = event.idempotencyKey === null ? this.#batcher : this.#keyedBatcher
-    const answer = await batcher.add(this.#routed(event))
-    if (answer instanceof Error) throw answer
+    const answer = await this.#group.add(this.#routed(event))
     this.#options.took(performance.now() - calledAt)
     return answer
   }
@@ -108,7 +95,7 @@ export class Publisher {
 
   /** Resolves when everything given so far is answered and told. */
   async settled(): Promise<void> {
-    await Promise.all([this.#batcher.settled(), this.#keyedBatcher.settled()])
+    await this.#group.settled()
     await Promise.allSettled(this.#underWay)
     await this.#notifying
   }
@@ -149,8 +136,7 @@ export class Publisher {
     { notify = true }: PublishOptions,
   ): Promise<PublishedEvent[]> {
     const answers: PublishedEvent[] = []
-    for (let from = 0; from < events.length; from += statementEventsMax) {
-      const portion = events.slice(from, from + statementEventsMax)
+    for (const portion of portionsOf(events, callLimits)) {
       const request = { events: portion, wake: notify ? '' : null }
       const published = await publishIn(tx, this.#options.db, request)
       for (const [position, one] of published.entries()) {
@@ -162,15 +148,13 @@ export class Publisher {
 
   async #publishAll(events: readonly NewEvent[]): Promise<readonly Published[]> {
     const { db } = this.#options
-    if (events.length <= statementEventsMax && events.every((event) => event.idempotencyKey === null)) {
-      return this.#publishAtOnce(events)
-    }
+    const portions = portionsOf(events, callLimits)
+    if (portions.length === 1 && !isKeyed(events)) return this.#publishAtOnce(events)
     const told: (string | null)[] = []
     const all = await db.transaction(async (tx) => {
       const connection = { query: tx.query.bind(tx), run: tx.run.bind(tx), schema: db.schema }
       const published: Published[] = []
-      for (let from = 0; from < events.length; from += statementEventsMax) {
-        const portion = events.slice(from, from + statementEventsMax)
+      for (const portion of portions) {
         const wake = this.#wake()
         told.push(wake)
         const request = { events: portion, wake }
@@ -185,45 +169,13 @@ export class Publisher {
     return all
   }
 
-  async #flush(events: NewEvent[]): Promise<readonly (Published | Error)[]> {
-    try {
-      return await this.#publishAtOnce(events)
-    } catch (error) {
-      if (events.length === 1 || error instanceof PosthornError) throw error
-      const isKeyed = events.some((event) => event.idempotencyKey !== null)
-      if (isOverload(error) && !isKeyed) throw error
-      return this.#flushAlone(events)
-    }
-  }
-
-  /**
-   * One event that the database refuses, or whose key somebody holds, must not fail its neighbours. But where there
-   * is no room for two of them there is none for the rest, and a thousand more statements would take the last of it.
-   */
-  async #flushAlone(events: readonly NewEvent[]): Promise<readonly (Published | Error)[]> {
-    const answers: (Published | Error)[] = []
-    const troubles: Error[] = []
-    const places = events.keys()
-    const walk = async () => {
-      for (const place of places) {
-        const event = events[place] as NewEvent
-        const [enough] = troubles.slice(troublesMax - 1)
-        const [answer] = enough ? [enough] : await this.#flush([event]).catch((reason: Error) => [reason])
-        answers[place] = answer as Published | Error
-        if (answer instanceof PosthornError || (answer instanceof Error && isOverload(answer)))
-          troubles.push(answer)
-      }
-    }
-    await Promise.all([walk(), walk()])
-    return answers
-  }
-
   async #publishAtOnce(events: readonly NewEvent[]): Promise<readonly Published[]> {
     const { db, idle, published, trouble } = this.#options
     const runner = await idle(events.length)
     const askedAt = performance.now()
     const wake = this.#wake()
-    const answer = await publish(db, { events, wake, ...(runner && { idle: runner }) })
+    const connection = isKeyed(events) ? impatient(db) : db
+    const answer = await publish(connection, { events, wake, ...(runner && { idle: runner }) })
     if (wake === null) this.#noticeSoon()
     // They are stored: whatever goes wrong from here on must not have them stored again.
     await published(answer, events, askedAt).catch((error: unknown) =>
@@ -274,4 +226,13 @@ async function validate(catalogue: Catalogue, input: EventInput): Promise<EventI
     payload,
     orderingKey: input.orderingKey ?? catalogue.orderingKey(type, payload),
   } as EventInput
+}
+
+/** Statements through it give up soon on what is locked. */
+function impatient(db: Database): Connection & { readonly schema: string } {
+  return {
+    schema: db.schema,
+    query: db.query.bind(db),
+    run: (statement, values) => db.once(statement, values, { lockTimeoutMs }),
+  }
 }

@@ -75,12 +75,17 @@ const answerCharsMax = 16 * 2 ** 20
 const lockedPauseMs = 50
 const lockedTurnsMax = 20
 
+/** How often, and how long each time, to wait for a database that is away before what was leased is handed back. */
+const awayTriesMax = 1200
+const awayPauseMs = 500
+
 /** Leases for workers that share nothing with this process but a connection. */
 export class Pull {
   readonly #parts: PullParts
   readonly #room: WaitingRoom
   readonly #workers: WorkerNames
   readonly #settler: PullSettler
+  readonly #stopping = new AbortController()
   /** How many deliveries a run has held lately, by subscription: how many runs to look at. */
   readonly #deliveriesPerRun = new Map<number, number>()
   /** How long payloads have been lately, by subscription: they may have a megabyte each. */
@@ -99,6 +104,7 @@ export class Pull {
 
   /** Whoever waits goes home empty-handed. */
   async stop(): Promise<void> {
+    this.#stopping.abort()
     await this.#room.stop()
   }
 
@@ -150,13 +156,23 @@ export class Pull {
     return { subscription, runs: [] }
   }
 
-  /** What nobody came for: as if it had never been leased. */
+  /**
+   * What nobody came for: as if it had never been leased. While the database is away it is tried again, for ten
+   * minutes: most leases have ended by then.
+   */
   async handBack(runs: readonly LeasedRun[]): Promise<void> {
     if (runs.length === 0) return
-    await release(
-      this.#parts.db,
-      runs.map(({ id, token }) => ({ runId: id, token })),
-    )
+    const releases = runs.map(({ id, token }) => ({ runId: id, token }))
+    const { signal } = this.#stopping
+    for (let tries = 1; ; tries++) {
+      try {
+        await release(this.#parts.db, releases)
+        break
+      } catch (error) {
+        if (!isAway(error) || signal.aborted || tries === awayTriesMax) throw error
+        await delay(awayPauseMs, undefined, { signal }).catch(() => undefined)
+      }
+    }
     this.#room.look()
   }
 
@@ -174,7 +190,7 @@ export class Pull {
         const { workerId } = lease
         return { token: text, workerId, leasedUntil: held.leasedUntil, cancelled: held.cancelled }
       }
-      if (turn === lockedTurnsMax) throw await this.#lost(claim.eventId, lease.subscription)
+      if (turn === lockedTurnsMax) throw new PosthornError('LEASE_BUSY', { eventId: claim.eventId })
       await delay(lockedPauseMs)
     }
   }
@@ -277,4 +293,8 @@ function describeLost({ eventId, subscription }: LostLease, standing: Standing |
 function describeDelivery({ state, worker, name }: StandingDelivery): string {
   const holder = state === 'leased' && worker !== null ? ` by ${worker}` : ''
   return `${state}${holder} in ${name}`
+}
+
+function isAway(error: unknown): boolean {
+  return error instanceof PosthornError && (error.status === 503 || error.status === 504)
 }

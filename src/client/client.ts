@@ -28,7 +28,7 @@ import type {
   SubscribeOptions,
 } from './requests.ts'
 import { Subscribers } from './subscribers.ts'
-import { type Answer, type Call, type ClientOptions, read, Transport } from './transport.ts'
+import { type Answer, type Call, type ClientOptions, read, readAll, Transport } from './transport.ts'
 import {
   eventToWire,
   extend,
@@ -207,8 +207,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
 
   /** Every worker id seen. */
   async workers({ signal }: CallOptions = {}): Promise<RemoteWorker[]> {
-    const answer = await this.#transport.send({ method: 'GET', path: '/workers', repeatable: true, signal })
-    return read(answer, (text) => fromWire<{ workers: RemoteWorker[] }>(text).workers)
+    return readAll<RemoteWorker>(this.#transport, '/workers', 'workers', signal)
   }
 
   /** A worker that leases, runs the handler, settles and keeps its leases alive. Nothing runs before `start()`. */

@@ -1,5 +1,5 @@
 import type { Subscriber } from './answers.ts'
-import { read, type Transport } from './transport.ts'
+import { read, readAll, type Transport } from './transport.ts'
 import { fromWire, toWire } from './wire.ts'
 
 /** Most have a default. More fields than these are sent as they are named, in snake_case. */
@@ -33,8 +33,7 @@ export class Subscribers {
   }
 
   async list(): Promise<Subscriber[]> {
-    const answer = await this.#transport.send({ method: 'GET', path: '/subscribers', repeatable: true })
-    return read(answer, (text) => fromWire<{ subscribers: Subscriber[] }>(text).subscribers)
+    return readAll<Subscriber>(this.#transport, '/subscribers', 'subscribers')
   }
 
   async get(id: string): Promise<Subscriber> {

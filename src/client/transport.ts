@@ -2,6 +2,7 @@ import { integer } from '../domain/subscription.ts'
 import { toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
 import { badAnswer, PosthornHttpError, refusal, unreachable } from './errors.ts'
+import { fromWire } from './wire.ts'
 
 export interface ClientOptions {
   /** Where the server is, such as `http://localhost:8080`. */
@@ -98,6 +99,25 @@ export class Transport {
       clearTimeout(timer)
       signal?.removeEventListener('abort', onAbort)
     }
+  }
+}
+
+const pageMax = 1000
+
+/** All of a list that comes in pages, by the name that it has in them. */
+export async function readAll<Item>(
+  transport: Transport,
+  path: string,
+  name: string,
+  signal?: AbortSignal,
+): Promise<Item[]> {
+  const all: Item[] = []
+  for (;;) {
+    const query = new URLSearchParams({ limit: String(pageMax), offset: String(all.length) })
+    const answer = await transport.send({ method: 'GET', path, query, repeatable: true, signal })
+    const items = read(answer, (text) => fromWire<Record<string, Item[]>>(text)[name] as Item[])
+    all.push(...items)
+    if (items.length < pageMax) return all
   }
 }
 

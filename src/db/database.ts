@@ -32,6 +32,8 @@ export interface TransactionOptions {
   readonly readOnly?: boolean
   /** Bounds each statement of this transaction instead of the usual bound; 0 lifts it, for migrations. */
   readonly statementTimeoutMs?: number
+  /** How long to wait for what somebody else has locked; else as long as for anything. */
+  readonly lockTimeoutMs?: number
 }
 
 export interface Database extends Connection {

@@ -18,9 +18,14 @@ export function isConflict(error: unknown): boolean {
   return isServerError(error) && (error.code === '40001' || error.code === '40P01')
 }
 
+/** What it needed was locked by somebody else for longer than it would wait. */
+export function isLocked(error: unknown): boolean {
+  return isServerError(error) && error.code === '55P03'
+}
+
 /** Out of room, or out of time: more of the same would only add to it. */
 export function isOverload(error: unknown): boolean {
-  return isServerError(error) && (/^53/.test(error.code) || error.code === '57014' || error.code === '55P03')
+  return isServerError(error) && (/^53/.test(error.code) || error.code === '57014' || isLocked(error))
 }
 
 /** True when the connection is gone, or in a state that nobody can know. */

@@ -36,7 +36,13 @@ export interface UsualLimits {
 
 /** BEGIN and what a transaction sets for itself. */
 export function beginWith(
-  { durable = true, indexPlans = false, hashJoins = false, statementTimeoutMs }: TransactionOptions,
+  {
+    durable = true,
+    indexPlans = false,
+    hashJoins = false,
+    statementTimeoutMs,
+    lockTimeoutMs,
+  }: TransactionOptions,
   { statementTimeoutMs: usualMs, idleInTransactionMs, limitsHold }: UsualLimits,
 ): string {
   let begin = 'begin isolation level read committed'
@@ -50,6 +56,7 @@ export function beginWith(
   if (!limitsHold || statementTimeoutMs !== undefined) {
     begin += `; set local statement_timeout = ${statementTimeoutMs ?? usualMs}`
   }
+  if (lockTimeoutMs !== undefined) begin += `; set local lock_timeout = ${lockTimeoutMs}`
   return begin
 }
 

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { eventStatuses } from '../domain/status.ts'
-import { eventDetails, named, tagsFilter, text, time, typeFilter } from './schemas.ts'
+import { eventDetails, named, pageFields, tagsFilter, text, time, typeFilter } from './schemas.ts'
 
 export const resetEvent = named('ResetEvent', eventDetails.extend({ reset: z.int() }))
 export const cancelOneBody = named('CancelOne', z.strictObject({ reason: text(4000, 0).optional() }))
@@ -33,5 +33,6 @@ export const workers = named(
     workers: z.array(
       z.object({ worker_id: z.string(), last_seen_at: time, in_flight: z.int(), stale: z.boolean() }),
     ),
+    ...pageFields,
   }),
 )

@@ -13,23 +13,28 @@ export function bytesMaxOf({ body }: Route, contentType = ''): number {
 }
 
 /**
- * The body as it came. One that is too long is refused by its Content-Length, or else as soon as it is: the rest is
- * neither kept nor waited for.
+ * The body as it came. One that is too long is refused by its Content-Length, or else as soon as it is, and so is one
+ * that `hold` has no room for: the rest is neither kept nor waited for.
  */
-export function readBytes(body: IncomingMessage, bytesMax: number): Promise<Buffer> {
+export function readBytes(
+  body: IncomingMessage,
+  { bytesMax, hold }: { bytesMax: number; hold: (bytes: number) => void },
+): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    const tooLarge = () => reject(new PosthornError('BODY_TOO_LARGE', { bytesMax }))
-    if (Number(body.headers['content-length']) > bytesMax) return tooLarge()
+    const tooLarge = new PosthornError('BODY_TOO_LARGE', { bytesMax })
+    if (Number(body.headers['content-length']) > bytesMax) return reject(tooLarge)
     const chunks: Buffer[] = []
     let bytes = 0
     const take = (chunk: Buffer) => {
       bytes += chunk.length
-      if (bytes <= bytesMax) {
+      try {
+        if (bytes > bytesMax) throw tooLarge
+        hold(chunk.length)
         chunks.push(chunk)
-        return
+      } catch (error) {
+        body.off('data', take)
+        reject(error)
       }
-      body.off('data', take)
-      tooLarge()
     }
     body.on('data', take)
     body.once('end', () => resolve(Buffer.concat(chunks, bytes)))

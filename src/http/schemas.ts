@@ -24,6 +24,15 @@ export function whole(min: number, max: number) {
     .pipe(z.int().min(min).max(max))
 }
 
+/** Which part of a list that is short enough for nothing but this. */
+export const pageQuery = z.strictObject({
+  limit: whole(1, 1000).optional(),
+  offset: whole(0, 10_000).optional(),
+})
+
+/** What every page says of itself. */
+export const pageFields = { total: z.int(), limit: z.int(), offset: z.int() }
+
 /** A time in a query. */
 export function moment() {
   return z.iso

@@ -20,6 +20,8 @@ export interface ServerOptions {
   /** Told of every request that was answered. */
   readonly observe?: (request: FinishedRequest) => void
   readonly timeouts?: Timeouts
+  /** How much of requests is held in memory at once. */
+  readonly bodyBytesMax?: number
 }
 
 export interface Timeouts {
@@ -42,6 +44,8 @@ const timeoutsDefault: Timeouts = { headersMs: 10_000, requestMs: 30_000, stalle
 /** How often it is looked who takes too long. */
 const checkEveryMs = 1_000
 const idleTimeoutMs = 65_000
+/** Room for eight of the largest bodies. */
+const bodyBytesMaxDefault = 256 * 2 ** 20
 
 /** The HTTP API. Knows how to serve routes, not what they do. */
 export function createServer(options: ServerOptions): Server {
@@ -69,13 +73,14 @@ export function createServer(options: ServerOptions): Server {
     frameworkErrors: (error, request, reply) => sendProblem(error, request, reply as FastifyReply, log),
   })
   answerOddRequests(app.server)
-  const requests = new RequestsUnderWay(app.server)
+  const requests = new RequestsUnderWay(app.server, options.bodyBytesMax ?? bodyBytesMaxDefault)
   // Bodies are read as bytes and nothing else: each route says what it makes of them.
   app.removeAllContentTypeParsers()
   const limits = new WeakMap<FastifyRequest, number>()
   app.addContentTypeParser('*', async (request: FastifyRequest, body: IncomingMessage) => {
     const bytesMax = limits.get(request)
-    return bytesMax === undefined ? undefined : readBytes(body, bytesMax)
+    if (bytesMax === undefined) return undefined
+    return readBytes(body, { bytesMax, hold: (bytes) => requests.hold(request.raw, bytes) })
   })
   app.addHook('onRequest', async (request) => checkHost(request.raw))
   app.addHook('onResponse', async (request, reply) => tellFinished(request, reply, options))
@@ -174,7 +179,8 @@ function sendProblem(error: unknown, request: FastifyRequest, reply: FastifyRepl
     log.debug({ requestId: request.id, url: pathOf(request), status, code: problem.code }, 'Request refused')
   // Fastify would hang up. Whoever still sends would then get a broken connection and not this answer, so the rest is
   // let run into the void, for as long as a request may take.
-  if (problem.code === 'body_too_large') void reply.removeHeader('connection')
+  if (problem.code === 'body_too_large' || problem.code === 'overloaded')
+    void reply.removeHeader('connection')
   if (error instanceof PosthornError && error.code === 'METHOD_NOT_ALLOWED') {
     void reply.header('allow', String(error.details.allowed))
   }

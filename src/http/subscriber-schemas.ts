@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { rateMax, rateMin } from '../domain/subscription.ts'
-import { named, tagsIn, time, typeFilter } from './schemas.ts'
+import { named, pageFields, tagsIn, time, typeFilter } from './schemas.ts'
 
 const subscriberFields = {
   name: z.string().regex(/^[A-Za-z0-9_.:-]{1,100}$/),
@@ -60,4 +60,4 @@ export const subscriber = named(
     updated_at: time,
   }),
 )
-export const subscribers = named('Subscribers', z.object({ subscribers: z.array(subscriber) }))
+export const subscribers = named('Subscribers', z.object({ subscribers: z.array(subscriber), ...pageFields }))

@@ -1,7 +1,9 @@
 import { type Connection, type Database, defineStatement, type Statement } from '../db/database.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
-import { type EventRow, eventColumns, eventFromRow } from './event-row.ts'
+import { eventColumns } from './event-row.ts'
+import { isWithheld, type LeaseRow, runsFromRows, withheldFrom } from './lease-rows.ts'
 import { spend, takeTurn } from './limit.ts'
+import { settle } from './settle.ts'
 
 /** What one subscription is asked for. */
 export interface LeaseWant {
@@ -27,6 +29,8 @@ export interface LeaseRequest {
   readonly begins: 'granted' | 'reported'
   /** Only runs with any of these tags; null: whatever their tags. */
   readonly tags: readonly string[] | null
+  /** `'bounded'`: payloads beyond 16 MB in all are left out, and whose they are is not leased after all. */
+  readonly payloads?: 'all' | 'bounded'
 }
 
 /**
@@ -38,14 +42,24 @@ const transactionOptions = { durable: false, indexPlans: true, hashJoins: true }
 /** Leases the oldest runs that are ready. */
 export async function lease(db: Database, request: LeaseRequest): Promise<LeasedRun[]> {
   if (request.wants.length === 0) return []
-  if (request.wants.some((want) => want.limited)) {
-    return db.transaction((tx) => leaseLimited(tx, db, request), transactionOptions)
-  }
-  const rows = await db.once<LeaseRow>(leaseStatement(db, request), leaseValues(request), transactionOptions)
-  return runsFromRows(rows, request.token)
+  const limited = request.wants.some((want) => want.limited)
+  const rows = limited
+    ? await db.transaction((tx) => leaseLimited(tx, db, request), transactionOptions)
+    : await db.once<LeaseRow>(leaseStatement(db, request), leaseValues(request), transactionOptions)
+  if (request.payloads !== 'bounded') return runsFromRows(rows, request.token)
+  const withheld = withheldFrom(rows, request.token)
+  if (withheld.length > 0) await settle(db, withheld)
+  return runsFromRows(
+    rows.filter((row) => !isWithheld(row)),
+    request.token,
+  )
 }
 
-async function leaseLimited(tx: Connection, db: Database, request: LeaseRequest): Promise<LeasedRun[]> {
+async function leaseLimited(
+  tx: Connection,
+  db: Database,
+  request: LeaseRequest,
+): Promise<readonly LeaseRow[]> {
   const limited = request.wants.filter((want) => want.limited).map((want) => want.subscription)
   const room = await takeTurn(tx, db, limited)
   const wants = request.wants
@@ -56,13 +70,13 @@ async function leaseLimited(tx: Connection, db: Database, request: LeaseRequest)
     .filter((want) => want.eventsMax > 0)
   if (wants.length === 0) return []
   const rows = await tx.run<LeaseRow>(leaseStatement(db, request), leaseValues({ ...request, wants }))
-  const runs = runsFromRows(rows, request.token)
-  await spend(tx, db, runs)
-  return runs
+  await spend(tx, db, runsFromRows(rows, request.token))
+  return rows
 }
 
-export function leaseStatement(db: { readonly schema: string }, { tags }: LeaseRequest): Statement {
-  return tags === null ? leaseOldest(db) : leaseTagged(db)
+export function leaseStatement(db: { readonly schema: string }, { tags, payloads }: LeaseRequest): Statement {
+  if (payloads !== 'bounded') return tags === null ? leaseOldest(db) : leaseTagged(db)
+  return tags === null ? leaseOldestBounded(db) : leaseTaggedBounded(db)
 }
 
 export function leaseValues({ wants, token, worker, begins, tags }: LeaseRequest): unknown[] {
@@ -175,7 +189,7 @@ const foundTagged = `
  * Of what was found, take what fits. The rest of an unkeyed run stays behind for others; the rest of a lane
  * stays in the run, owned but not granted, since nobody else may have it. A suspect is leased alone.
  */
-const takeAndReturn = `
+const takeAndReturn = (columns: string) => `
   sized as materialized (
     select f.*, case when f.suspect then 1 when f.ordering_key is null then cardinality(f.event_ids)
       else least(cardinality(f.event_ids), f.lane_max) end as offered
@@ -230,52 +244,21 @@ const takeAndReturn = `
     case when g.place = 1 then array[l.subscription, l.attempts, l.failures, (l.ordering_key is not null)::int,
       l.suspect::int] end,
     case when g.place = 1 then date_part('epoch', l.leased_until) * 1000 end,
-    ${eventColumns}
+    ${columns}
   from given g
   join leased l on l.id = g.id
   join __schema__.events e on e.id = g.event_id
   where e.id = any(array(select g.event_id from given g))`
 
-const leaseOldest = defineStatement('lease', `with ${wanted}, ${foundOldest}, ${takeAndReturn}`)
-const leaseTagged = defineStatement('lease_tagged', `with ${wanted}, ${foundTagged}, ${takeAndReturn}`)
+/** The oldest event is always whole. A length is known without reading what is stored apart. */
+const boundedColumns = eventColumns.replace(
+  'e.payload,',
+  `case when sum(octet_length(e.payload)) over (order by e.id) - octet_length(e.payload) < 16777216 then e.payload end,`,
+)
 
-type LeaseRow = [
-  runId: number,
-  place: number,
-  run: [subscription: number, attempts: number, failures: number, lane: number, suspect: number] | null,
-  leasedUntilMs: number | null,
-  ...event: EventRow,
-]
-
-/** Rows come in any order: `place` says where a delivery stands in its run. */
-function runsFromRows(rows: readonly LeaseRow[], token: number): LeasedRun[] {
-  const runs = new Map<number, LeasedRun>()
-  const heads = new Map<number, { attempts: number; failures: number }>()
-  for (const [id, , run, leasedUntilMs] of rows) {
-    if (run === null || leasedUntilMs === null) continue
-    const [subscription, attempts, failures, lane, suspect] = run
-    runs.set(id, {
-      id,
-      subscription,
-      token,
-      lane: lane === 1,
-      suspect: suspect === 1,
-      leasedUntil: new Date(leasedUntilMs),
-      deliveries: [],
-    })
-    // Only the head of a run can have been tried before.
-    heads.set(id, { attempts, failures })
-  }
-  for (const row of rows) {
-    const [id, place] = row
-    const run = runs.get(id) as LeasedRun
-    const head = place === 1 ? heads.get(id) : undefined
-    run.deliveries[place - 1] = {
-      run,
-      event: eventFromRow(row, 4),
-      attempt: (head?.attempts ?? 0) + 1,
-      failures: head?.failures ?? 0,
-    }
-  }
-  return [...runs.values()]
-}
+const defineLease = (name: string, found: string, columns: string) =>
+  defineStatement(name, `with ${wanted}, ${found}, ${takeAndReturn(columns)}`)
+const leaseOldest = defineLease('lease', foundOldest, eventColumns)
+const leaseTagged = defineLease('lease_tagged', foundTagged, eventColumns)
+const leaseOldestBounded = defineLease('lease_bounded', foundOldest, boundedColumns)
+const leaseTaggedBounded = defineLease('lease_tagged_bounded', foundTagged, boundedColumns)

@@ -5,7 +5,7 @@ import type { Subscription } from '../domain/subscription.ts'
 import type { Admitter } from './admit.ts'
 import { type LeaseRequest, lease } from './lease.ts'
 import { countOffers } from './offers.ts'
-import type { SettleRequest } from './settle.ts'
+import { plainSettlement, type SettleRequest } from './settle.ts'
 
 export interface PollRequest {
   readonly subscription: Subscription
@@ -49,7 +49,7 @@ async function leaseRuns(db: Database, request: PollRequest): Promise<LeasedRun[
   const { subscription, leaseMs, tags, token, worker, eventsMax, runsMax, begins, suspects } = request
   const limited = isLimited(subscription)
   const want = { subscription: subscription.no, eventsMax, runsMax, laneMax: 1, suspects, leaseMs, limited }
-  return lease(db, { wants: [want], token, worker, begins, tags })
+  return lease(db, { wants: [want], token, worker, begins, tags, payloads: 'bounded' })
 }
 
 /** Limited leases go one after the other: what such a one leaves, it leaves because of the limit. */
@@ -70,16 +70,5 @@ export function isLimited({ maxConcurrency, ratePerSecond }: Subscription): bool
 
 /** How to end such a lease, if all went well. */
 export function completionOf({ run, event, failures }: LeasedDelivery): SettleRequest {
-  return {
-    runId: run.id,
-    token: run.token,
-    eventId: event.id,
-    settlement: 'completed',
-    afterMs: null,
-    failures,
-    reason: null,
-    startedAfterMs: null,
-    executionMs: null,
-    statusCode: null,
-  }
+  return plainSettlement({ runId: run.id, token: run.token, eventId: event.id, failures }, 'completed')
 }

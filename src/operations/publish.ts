@@ -32,6 +32,8 @@ export interface Published {
   /** Nobody wanted it though somebody had to: it is a dead letter. */
   readonly unwanted: boolean
   readonly createdAt: Date
+  /** When it expires because its type does; null if it says so itself, or never does. */
+  readonly endsAt: Date | null
 }
 
 export interface PublishAnswer {
@@ -57,7 +59,7 @@ export async function publishIn(
 ): Promise<Published[]> {
   const { rows } = await tx.query(publishStatement(db).text, publishValues(request))
   return inOrder(
-    (rows as NamedRow[]).map((r) => [r.places, r.ids, r.replayed, r.conflict, r.owed, r.at, null]),
+    (rows as NamedRow[]).map((r) => [r.places, r.ids, r.replayed, r.conflict, r.owed, r.at, null, r.ends]),
   )
 }
 
@@ -72,12 +74,12 @@ interface Schema {
 const publishStatement = defineStatement(
   'publish',
   `select string_agg(place::text, ',') as places, string_agg(id::text, ',') as ids, replayed, conflict, owed,
-    date_part('epoch', created_at) * 1000 as at, handed
+    date_part('epoch', created_at) * 1000 as at, handed, date_part('epoch', ends_at) * 1000 as ends
   from __schema__.publish_many($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
     $8::text[], $9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text[], $14::timestamptz[],
     $15::timestamptz[], $16::smallint[], $17::text[], $18::bytea[], $19::boolean[], $20::text[], $21::text[], $22, $23::int[],
     $24::int[], $25::bigint, $26::int)
-  group by replayed, conflict, owed, created_at, handed`,
+  group by replayed, conflict, owed, created_at, handed, ends_at`,
 )
 
 function publishValues({ events, wake, idle }: PublishRequest): unknown[] {
@@ -140,6 +142,7 @@ type PublishRow = [
   owed: string | null,
   createdAtMs: number,
   handed: string | null,
+  endsAtMs: number | null,
 ]
 
 interface NamedRow {
@@ -149,14 +152,16 @@ interface NamedRow {
   readonly conflict: boolean
   readonly owed: string | null
   readonly at: number
+  readonly ends: number | null
 }
 
 function inOrder(rows: readonly PublishRow[]): Published[] {
   const published: Published[] = []
-  for (const [places, ids, replayed, conflict, owedText, createdAtMs] of rows) {
+  for (const [places, ids, replayed, conflict, owedText, createdAtMs, , endsAtMs] of rows) {
     const unwanted = owedText === '-'
     const owed = owedText && !unwanted ? owedText.split(',').map(Number) : []
     const createdAt = new Date(createdAtMs)
+    const endsAt = endsAtMs === null ? null : new Date(endsAtMs)
     const idTexts = ids.split(',')
     for (const [position, place] of places.split(',').entries()) {
       published[Number(place) - 1] = {
@@ -166,6 +171,7 @@ function inOrder(rows: readonly PublishRow[]): Published[] {
         owed,
         unwanted,
         createdAt,
+        endsAt,
       }
     }
   }

@@ -18,6 +18,15 @@ export interface SettleRequest {
   readonly statusCode: number | null
 }
 
+/** Without anything to say about the attempt. */
+export function plainSettlement(
+  lease: Pick<SettleRequest, 'runId' | 'token' | 'eventId' | 'failures'>,
+  settlement: SettleRequest['settlement'],
+): SettleRequest {
+  const told = { afterMs: null, reason: null, startedAfterMs: null, executionMs: null, statusCode: null }
+  return { ...lease, settlement, ...told }
+}
+
 /** Settles many deliveries in one statement. Returns the positions of those whose lease is no longer held. */
 export async function settle(db: Database, requests: readonly SettleRequest[]): Promise<number[]> {
   const rows = await db.once<[position: number]>(settleStatement(db), settleValues(requests), {

@@ -100,14 +100,14 @@ describe('a publish whose connection is lost', () => {
     { what: 'batch', when: 'before' },
     { what: 'batch', when: 'after' },
   ] as const)(
-    'when its $what has been sent, $when the server has seen it, is 504, and a repeat makes one event',
+    'when all of its $what has been sent, $when the server has seen it, is 504, and a repeat makes one event',
     async ({ what, when }) => {
       const server = await open({})
       const publish = () =>
         what === 'statement'
           ? server.call('POST', '/events', event, key)
           : server.call('POST', '/events/batch', [{ ...event, idempotency_key: 'order-1' }])
-      proxy.cutAt(what === 'statement' ? 'publish_many' : 'commit\0', when)
+      proxy.cutAt('commit\0', when)
       const cut = await publish()
       expect([cut.status, cut.json.code, cut.headers.get('retry-after')]).toEqual([
         504,
@@ -115,10 +115,10 @@ describe('a publish whose connection is lost', () => {
         '1',
       ])
       const repeated = await publish()
-      expect([repeated.status, repeated.headers.get('idempotency-replayed')]).toEqual([
-        201,
-        when === 'after' ? 'true' : null,
-      ])
+      expect(repeated.status).toBe(201)
+      // A server that finds nobody to tell of the statement may not come to the COMMIT that was sent with it.
+      const replayed = when === 'after' ? (what === 'batch' ? ['true'] : ['true', null]) : [null]
+      expect(replayed).toContain(repeated.headers.get('idempotency-replayed'))
       expect((await server.call('GET', '/events')).json.total).toBe(1)
     },
   )
@@ -180,6 +180,32 @@ describe('a long poll that waits', () => {
     const id = await publishAgain(server)
     const { status, json } = await parked.answer
     expect([status, json.id]).toEqual([200, id])
+  })
+})
+
+test('what was leased for a client that has gone is handed back once the database is there again', async () => {
+  const server = await open({})
+  const { id } = (await server.call('POST', '/events', { title: 't', tags: 'a', payload: 1 })).json
+  const { pull } = server.hub
+  const { signal } = new AbortController()
+  const request = {
+    subscription: 'work',
+    tags: ['a'],
+    workerId: 'gone',
+    limit: 1,
+    leaseMs: 600_000,
+    waitMs: 0,
+  }
+  const { runs } = await pull.lease({ ...request, begins: 'granted', suspects: true, signal })
+  expect(runs).toHaveLength(1)
+  proxy.reset()
+  const handedBack = pull.handBack(runs)
+  await expect(server.hub.event(id)).rejects.toMatchObject({ status: 503 })
+  proxy.heal()
+  await handedBack
+  expect((await server.call('GET', '/events/subscribe?tags=a&worker_id=w')).json).toMatchObject({
+    id,
+    attempt: 1,
   })
 })
 

@@ -202,3 +202,19 @@ function chunks(body: string, extension: string): string {
   )
   return `${start}\r\n${parts.join('')}0\r\nX-Trailer: 1\r\n\r\n`
 }
+
+test('bodies that are more than there is room for are refused, until others are answered', async () => {
+  const pulling = new Pulling(await servers.open({ bodyBytesMax: 200_000 }))
+  const { call } = pulling.server
+  const [holder] = await connect(pulling, 1)
+  holder?.send(`${head(publish, 'Content-Type: application/json', 'Content-Length: 150000')}\r\n`)
+  holder?.send(' '.repeat(140_000))
+  const large = { title: 't', tags: 'a', payload: 'x'.repeat(100_000) }
+  await eventually('there is no room', async () => (await call('POST', '/events', large)).status === 503)
+  const { status, json, headers } = await call('POST', '/events', large)
+  expect([status, json.code, headers.get('retry-after')]).toEqual([503, 'overloaded', '1'])
+  expect((await call('POST', '/events', { ...large, payload: 1 })).status).toBe(201)
+  holder?.hangUp()
+  await eventually('there is room again', async () => (await call('POST', '/events', large)).status === 201)
+  for (let round = 0; round < 5; round++) expect((await call('POST', '/events', large)).status).toBe(201)
+})

@@ -123,6 +123,20 @@ test('a heartbeat renews everything that was leased with the same token', async 
   for (const id of ids) expect(await pulling.event(id)).toMatchObject({ status: 'PROCESSING' })
 })
 
+test('a heartbeat of a lease that somebody is settling for long is worth another try', async () => {
+  const pulling = await open()
+  const { db } = pulling.server
+  const id = await pulling.publish()
+  const { lease_token } = await pulling.lease()
+  const beat = () => pulling.say('heartbeat', id, { lease_token })
+  await db.transaction(async (tx) => {
+    await tx.query(`select from ${db.schema}.runs for update`)
+    const { status, json, headers } = await beat()
+    expect([status, json.code, headers.get('retry-after')]).toEqual([503, 'lease_busy', '1'])
+  })
+  expect((await beat()).status).toBe(200)
+})
+
 test('a worker that speaks by its tokens alone is alive', async () => {
   const pulling = await open()
   const { server } = pulling

@@ -27,8 +27,7 @@ describe.each([
     const claim = { lease_token: leased.json.lease_token }
     for (const answer of [
       await server.call('POST', '/events', work),
-      await server.call('POST', '/events', { ...work, idempotency_key: 'k' }),
-      await server.call('POST', '/events/batch', [work, work]),
+      await server.call('POST', '/events/batch', [work, { ...work, idempotency_key: 'k' }]),
       await server.call('POST', `/events/${leased.json.id}/complete`, claim),
     ]) {
       expect([answer.status, answer.json.code, answer.headers.get('retry-after')]).toEqual([
@@ -50,26 +49,35 @@ describe('a batch of publishes', () => {
     expect(await tries()).toBe(1)
   })
 
-  test('loses only those whose idempotency key is held by somebody', async () => {
-    const server = await servers.open({ hub: { statementTimeoutMs: 500 } })
-    const holder = await connect()
+  test('does not wait for those whose idempotency key an open transaction holds', async () => {
+    const server = await servers.open({ hub: { poolMax: 4 } })
+    const keyed = (key: string) => ({ ...work, idempotency_key: key })
+    const holder = await hold(server, ['held 1', 'held 2', 'held 3'])
+    const held = [1, 2, 3].map((n) => server.hub.publish(heldEvent(`held ${n}`)))
+    let answered = 0
+    for (const call of held) void call.then(() => answered++)
+    const others = Array.from({ length: 20 }, (_, n) => server.call('POST', '/events', keyed(`free ${n}`)))
+    const answers = await Promise.all(others)
+    expect(answers.map(({ status }) => status)).toEqual(others.map(() => 201))
+    expect((await server.call('POST', '/events', keyed('after them'))).status).toBe(201)
+    expect(answered).toBe(0)
+    await holder.end('commit')
+    const repeats = await Promise.all(held)
+    expect(repeats.map(({ id, replayed }) => [id, replayed])).toEqual(holder.ids.map((id) => [id, true]))
+  })
+
+  test('says of a key that stays held that it is worth another try', async () => {
+    const server = await servers.open()
+    const holder = await hold(server, ['held'])
     try {
-      await holder.query('begin')
-      const held = { ...work, idempotency_key: 'held' }
-      const transaction = { query: (text: string, values?: unknown[]) => holder.query(text, values) }
-      await server.hub.publish(
-        { tags: ['a'], payload: 1, title: 't', idempotencyKey: 'held' },
-        { tx: transaction },
-      )
-      const others = Array.from({ length: 20 }, (_, n) => ({ ...work, idempotency_key: `free ${n}` }))
-      const answers = await Promise.all(
-        [held, ...others].map((event) => server.call('POST', '/events', event)),
-      )
-      expect(answers.map(({ status }) => status)).toEqual([503, ...others.map(() => 201)])
+      const answer = await server.call('POST', '/events', { ...work, idempotency_key: 'held' })
+      expect(answer).toMatchObject({ status: 503, json: { code: 'key_held', key: 'held' } })
+      expect(answer.headers.get('retry-after')).toBe('1')
     } finally {
-      await holder.query('rollback')
-      await holder.end()
+      await holder.end('rollback')
     }
+    const answer = await server.call('POST', '/events', { ...work, idempotency_key: 'held' })
+    expect([answer.status, answer.headers.get('idempotency-replayed')]).toEqual([201, null])
   })
 })
 
@@ -120,6 +128,26 @@ async function timed(server: TestServer, path: string) {
   const answer = await server.call('GET', path)
   expect(performance.now() - began).toBeLessThan(2_000)
   return answer
+}
+
+const heldEvent = (idempotencyKey: string) => ({ title: 't', tags: ['a'], payload: 1, idempotencyKey })
+
+/** Publishes with these keys in a transaction that stays open. */
+async function hold({ hub }: TestServer, keys: readonly string[]) {
+  const client = await connect()
+  const tx = { query: (text: string, values?: unknown[]) => client.query(text, values) }
+  await client.query('begin')
+  const ids: number[] = []
+  for (const idempotencyKey of keys) {
+    ids.push((await hub.publish(heldEvent(idempotencyKey), { tx })).id)
+  }
+  return {
+    ids,
+    async end(how: 'commit' | 'rollback') {
+      await client.query(how)
+      await client.end()
+    },
+  }
 }
 
 /** Says how often it was tried. */

@@ -184,6 +184,18 @@ test('where the hub says that somebody must want an event, that holds for what c
   ])
 })
 
+test('when an event expires by its type is told at once, and again to whoever repeats it', async () => {
+  const server = await servers.open()
+  await server.hub.defineType('a.b', { maxAgeMs: 60_000 })
+  const headers = { 'idempotency-key': 'k' }
+  const { json, read } = await published(server, fact, headers)
+  expect(json.expires_at).toBe(new Date(Date.parse(json.created_at) + 60_000).toISOString())
+  expect(read.expires_at).toBe(json.expires_at)
+  expect((await published(server, fact, headers)).json).toEqual(json)
+  const expires_at = '2999-12-31T23:59:59.999Z'
+  expect((await published(server, { ...fact, expires_at })).json.expires_at).toBe(expires_at)
+})
+
 test('texts may be as long as they may be', async () => {
   const server = await servers.open()
   const key = '😀'.repeat(127)

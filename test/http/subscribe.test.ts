@@ -45,6 +45,23 @@ test('a call that asks for many gets them, though they were published one by one
   expect(idsOf(await pulling.leaseMany(30))).toEqual(apart.slice(30))
 })
 
+test('one call gets at most some 16 MB, and what is beyond that is there for the next', async () => {
+  const pulling = await open()
+  const payload = 'x'.repeat(1_000_000)
+  const ids: number[] = []
+  for (let call = 0; call < 2; call++) ids.push(...(await pulling.publishMany(20, { payload })))
+  const leased: number[][] = []
+  while (leased.flat().length < ids.length) {
+    const { status, json } = await pulling.subscribe({ limit: 1000 })
+    expect(status).toBe(200)
+    leased.push(json.map((event: Json) => event.id))
+    for (const { attempt } of json) expect(attempt).toBe(1)
+  }
+  expect(Math.max(...leased.map((call) => call.length))).toBe(17)
+  expect(leased.flat().sort((a, b) => a - b)).toEqual(ids)
+  expect((await pulling.subscribe({ limit: 1000 })).status).toBe(204)
+})
+
 test('one call gets at most one event of each ordering key', async () => {
   const pulling = await open()
   const [a1, a2] = (await pulling.publishMany(2, { ordering_key: 'a' })) as [number, number]
@@ -354,4 +371,24 @@ test('workers are listed, with what they have, and are stale when they have been
   await server.hub.pull.tellWorkers()
   expect(await known('busy')).toMatchObject({ stale: false })
   expect(await known('idle é,;')).toMatchObject({ stale: true })
+})
+
+test('workers and subscribers come in pages', async () => {
+  const { server } = await open()
+  const names = Array.from({ length: 25 }, (_, n) => `q${n}`)
+  for (const name of names) {
+    await server.call('POST', '/subscribers', { name, via: 'pull', event_types: ['t'] })
+    await server.call('GET', `/events/subscribe?subscription=${name}&worker_id=${name}`)
+  }
+  for (const list of ['subscribers', 'workers']) {
+    const page = async (query: string) => (await server.call('GET', `/${list}${query}`)).json
+    const { total, ...first } = await page('')
+    expect(first).toMatchObject({ limit: 20, offset: 0 })
+    const rest = await page(`?limit=1000&offset=20`)
+    const all = [...first[list], ...rest[list]].map((one) => one.worker_id ?? one.name)
+    expect(all).toHaveLength(total)
+    expect(all).toEqual(expect.arrayContaining(names))
+    expect(new Set(all).size).toBe(total)
+    expect((await server.call('GET', `/${list}?limit=0`)).json).toMatchObject({ field: 'limit', value: '0' })
+  }
 })

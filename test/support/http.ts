@@ -34,6 +34,7 @@ export interface ServerSetup {
   readonly log?: Logger
   readonly hub?: PosthornOptions
   readonly timeouts?: NonNullable<ServerOptions['timeouts']>
+  readonly bodyBytesMax?: number
   /** What the API connects to instead of the server: a proxy, say. */
   readonly connection?: TestDatabase['connection']
 }
@@ -77,7 +78,7 @@ export function useServers(name: string): ServerFactory {
 async function serve(
   test: TestPosthorn,
   { db, keysDb }: { db: PostgresDatabase; keysDb: PostgresDatabase },
-  { adminKey, freshMs, log, timeouts }: ServerSetup,
+  { adminKey, freshMs, log, timeouts, bodyBytesMax }: ServerSetup,
   closing: (() => Promise<unknown>)[],
 ): Promise<TestServer> {
   const keys = new KeyRing({ db: keysDb, adminKey, ...(freshMs !== undefined && { freshMs }) })
@@ -89,6 +90,7 @@ async function serve(
     keys,
     log: log ?? createLogger(false),
     ...(timeouts && { timeouts }),
+    ...(bodyBytesMax && { bodyBytesMax }),
   })
   const url = await server.listen({ host: '127.0.0.1', port: 0 })
   closing.push(async () => {

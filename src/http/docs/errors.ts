@@ -51,7 +51,7 @@ const anyKey = [
   'RATE_LIMITED',
   'DATABASE_UNAVAILABLE',
 ] as const
-const anyBody = ['BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE'] as const
+const anyBody = ['BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', 'OVERLOADED'] as const
 
 function responseOf(codes: readonly ErrorCode[]): Response {
   const problems = codes.map(exampleProblem)

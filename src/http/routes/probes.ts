@@ -1,7 +1,9 @@
 import { z } from 'zod'
 import type { Hub } from '../../hub.ts'
 import * as schemas from '../manage-schemas.ts'
+import { pageOf } from '../page.ts'
 import { type Answer, defineRoute, type Route } from '../route.ts'
+import { pageQuery } from '../schemas.ts'
 
 export interface ServerState {
   /** It has been told to stop, and finishes what is under way. */
@@ -40,14 +42,16 @@ export function probeRoutes(hub: Hub, state: ServerState): Route[] {
       handle: ready,
     }),
     defineRoute({
-      ...{ method: 'GET', path: '/workers', name: 'listWorkers', scope: 'read' },
+      ...{ method: 'GET', path: '/workers', name: 'listWorkers', scope: 'read', query: pageQuery },
       summary: 'Every worker seen: when last, what it has under way, whether it has gone silent',
       responses: { 200: { description: 'The latest first.', schema: schemas.workers } },
-      handle: async () => {
-        const workers = (await hub.workers()).map(({ name, seenAt, inFlight, stale }) => ({
+      errors: ['BAD_FIELD'],
+      handle: async ({ query }) => {
+        const { items, fields } = pageOf(await hub.workers(), query)
+        const workers = items.map(({ name, seenAt, inFlight, stale }) => ({
           ...{ worker_id: name, last_seen_at: seenAt, in_flight: inFlight, stale },
         }))
-        return { status: 200, json: { workers } }
+        return { status: 200, json: { workers, ...fields } }
       },
     }),
   ]

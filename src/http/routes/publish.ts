@@ -50,6 +50,7 @@ export function publishRoutes(hub: Hub): Route[] {
         'BODY_TOO_LARGE',
         'UNSUPPORTED_MEDIA_TYPE',
         'IDEMPOTENCY_MISMATCH',
+        'KEY_HELD',
         'COMMIT_UNKNOWN',
       ],
       handle: (call) => {
@@ -144,10 +145,15 @@ async function replayedText(hub: Hub, event: NewEvent, published: Published): Pr
 }
 
 function answerText(event: NewEvent, published: Published, maxRetries: number | null): string {
-  const { id, owed, unwanted, createdAt } = published
+  const { id, owed, unwanted, createdAt, endsAt } = published
   const status = owed.length > 0 ? 'PENDING' : unwanted ? 'FAILED' : 'COMPLETED'
   const standing = { status, retryCount: 0, maxRetries, nextRetryAt: null, updatedAt: createdAt } as const
-  return eventText(toFields(event, id, createdAt), standing)
+  const fields = toFields(
+    endsAt === null ? event : { ...event, expiresAt: endsAt.toISOString() },
+    id,
+    createdAt,
+  )
+  return eventText(fields, standing)
 }
 
 const examples = {

@@ -38,7 +38,7 @@ export function settleRoutes(hub: Hub): Route[] {
       description: 'Renews everything that was leased with the same token. Never shortens a lease.',
       body: { kind: 'json', schema: schemas.heartbeatBody },
       responses: { 200: { description: 'The new end.', schema: schemas.lease } },
-      errors: leaseErrors,
+      errors: [...leaseErrors, 'LEASE_BUSY'],
       handle: async ({ params, body }) => {
         const { lease: seconds, begun = null, ...claim } = body
         const renew = { leaseMs: seconds === undefined ? null : seconds * 1000, begun }

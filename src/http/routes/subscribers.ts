@@ -3,8 +3,10 @@ import { scheduleRetry } from '../../domain/retry.ts'
 import type { Subscription, SubscriptionOptions } from '../../domain/subscription.ts'
 import { PosthornError } from '../../errors.ts'
 import type { DatedSubscription, Hub } from '../../hub.ts'
+import { pageOf } from '../page.ts'
 import { readAnyTags } from '../read-request.ts'
 import { defineRoute, type Route } from '../route.ts'
+import { pageQuery } from '../schemas.ts'
 import * as schemas from '../subscriber-schemas.ts'
 import { record } from './manage.ts'
 
@@ -42,12 +44,13 @@ export function subscriberRoutes(hub: Hub): Route[] {
       },
     }),
     defineRoute({
-      ...{ method: 'GET', path: '/subscribers', name: 'listSubscribers', scope: 'manage' },
+      ...{ method: 'GET', path: '/subscribers', name: 'listSubscribers', scope: 'manage', query: pageQuery },
       summary: 'List subscriptions, those of handlers included',
-      responses: { 200: { description: 'All of them.', schema: schemas.subscribers } },
-      handle: async () => {
-        const all = await hub.directory.list()
-        return { status: 200, json: { subscribers: all.map(wireOf) } }
+      responses: { 200: { description: 'The oldest first.', schema: schemas.subscribers } },
+      errors: ['BAD_FIELD'],
+      handle: async ({ query }) => {
+        const { items, fields } = pageOf(await hub.directory.list(), query)
+        return { status: 200, json: { subscribers: items.map(wireOf), ...fields } }
       },
     }),
     defineRoute({

@@ -1,0 +1,57 @@
+import type { LeasedRun } from '../domain/delivery.ts'
+import { type EventRow, eventFromRow } from './event-row.ts'
+import { plainSettlement, type SettleRequest } from './settle.ts'
+
+/** What a lease returns: a row for each delivery. */
+export type LeaseRow = [
+  runId: number,
+  place: number,
+  run: [subscription: number, attempts: number, failures: number, lane: number, suspect: number] | null,
+  leasedUntilMs: number | null,
+  ...event: EventRow,
+]
+
+/** Those that came without their payload, to be handed back. */
+export function withheldFrom(rows: readonly LeaseRow[], token: number): SettleRequest[] {
+  return rows.filter(isWithheld).map(([runId, place, run, , eventId]) => {
+    const failures = place === 1 && run !== null ? run[2] : 0
+    return plainSettlement({ runId, token, eventId, failures }, 'released')
+  })
+}
+
+export function isWithheld([, , , , , , payload]: LeaseRow): boolean {
+  return payload === null
+}
+
+/** Rows come in any order: `place` says where a delivery stands in its run. */
+export function runsFromRows(rows: readonly LeaseRow[], token: number): LeasedRun[] {
+  const runs = new Map<number, LeasedRun>()
+  const heads = new Map<number, { attempts: number; failures: number }>()
+  for (const [id, , run, leasedUntilMs] of rows) {
+    if (run === null || leasedUntilMs === null) continue
+    const [subscription, attempts, failures, lane, suspect] = run
+    runs.set(id, {
+      id,
+      subscription,
+      token,
+      lane: lane === 1,
+      suspect: suspect === 1,
+      leasedUntil: new Date(leasedUntilMs),
+      deliveries: [],
+    })
+    // Only the head of a run can have been tried before.
+    heads.set(id, { attempts, failures })
+  }
+  for (const row of rows) {
+    const [id, place] = row
+    const run = runs.get(id) as LeasedRun
+    const head = place === 1 ? heads.get(id) : undefined
+    run.deliveries[place - 1] = {
+      run,
+      event: eventFromRow(row, 4),
+      attempt: (head?.attempts ?? 0) + 1,
+      failures: head?.failures ?? 0,
+    }
+  }
+  return [...runs.values()]
+}
