@@ -35,9 +35,9 @@ import { reset } from './operations/reset.ts'
 import { type PayloadSearch, type PayloadSearchPage, searchPayload } from './operations/search-payload.ts'
 import { deleteSubscription, listSubscriptions, upsertSubscription } from './operations/subscriptions.ts'
 import { listWorkers, type Worker } from './operations/workers.ts'
-import { type FinalizeOptions, Polling, type PollOptions } from './polling.ts'
-import type { PublishedEvent, Publisher, PublishOptions } from './publisher.ts'
-import type { Pull } from './pull.ts'
+import type { PublishedEvent, Publisher, PublishOptions } from './publish/publisher.ts'
+import { type FinalizeOptions, Polling, type PollOptions } from './pull/polling.ts'
+import type { Pull } from './pull/pull.ts'
 
 export type { Cancelled } from './operations/cancel.ts'
 export type { LogEntry } from './operations/event-log.ts'
@@ -47,7 +47,7 @@ export type { EventFilter } from './operations/list-events.ts'
 export type { Published } from './operations/publish.ts'
 export type { SettlementRecord } from './operations/settlement-record.ts'
 export type { DatedSubscription } from './operations/subscriptions.ts'
-export type { Reply, Report } from './pull-settle.ts'
+export type { Reply, Report } from './pull/settler.ts'
 export type { FinalizeOptions, HubEvents, PollOptions }
 
 export interface HubParts {

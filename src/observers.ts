@@ -7,7 +7,7 @@ import type { Alerts } from './observe/alerts.ts'
 import type { Burial, HubEvents } from './observe/hub-events.ts'
 import type { Logger } from './observe/log.ts'
 import type { Metrics } from './observe/metrics.ts'
-import type { PullSettled } from './pull-settle.ts'
+import type { PullSettled } from './pull/settler.ts'
 import type { UpkeepObserver } from './upkeep/upkeep.ts'
 
 export interface Hooks {

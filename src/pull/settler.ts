@@ -1,17 +1,17 @@
-import type { Database } from './db/database.ts'
-import type { Directory } from './directory.ts'
-import { defaultRetry } from './domain/retry.ts'
-import { decideSettlement, type Outcome, type Settlement } from './domain/settlement.ts'
-import type { Subscription } from './domain/subscription.ts'
-import type { PosthornError } from './errors.ts'
-import { type FoundLease, findLeases, type LeaseClaim } from './operations/find-leases.ts'
-import { type SettleRequest, settle } from './operations/settle.ts'
+import type { Database } from '../db/database.ts'
+import type { Directory } from '../directory.ts'
+import { defaultRetry } from '../domain/retry.ts'
+import { decideSettlement, type Outcome, type Settlement } from '../domain/settlement.ts'
+import type { Subscription } from '../domain/subscription.ts'
+import type { PosthornError } from '../errors.ts'
+import { type FoundLease, findLeases, type LeaseClaim } from '../operations/find-leases.ts'
+import { type SettleRequest, settle } from '../operations/settle.ts'
 import {
   lastLeasesOf,
   readSettlements,
   type SettledLease,
   type SettlementRecord,
-} from './operations/settlement-record.ts'
+} from '../operations/settlement-record.ts'
 import type { Pull } from './pull.ts'
 import type { WaitingRoom } from './waiting-room.ts'
 import type { WorkerNames } from './worker-names.ts'

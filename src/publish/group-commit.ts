@@ -1,10 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { Batcher } from './batcher.ts'
-import { isLocked, isOverload } from './db/failure.ts'
-import type { NewEvent } from './domain/event.ts'
-import { PosthornError } from './errors.ts'
-import type { Published } from './operations/publish.ts'
-import type { PortionLimits } from './portions.ts'
+import { Batcher } from '../batcher.ts'
+import { isLocked, isOverload } from '../db/failure.ts'
+import type { NewEvent } from '../domain/event.ts'
+import { PosthornError } from '../errors.ts'
+import type { Published } from '../operations/publish.ts'
+import type { PortionLimits } from '../portions.ts'
 
 /** What one statement carries: beyond these it gets no faster, and payloads may have a megabyte each. */
 export const statementLimits = (itemsMax: number): PortionLimits<NewEvent> => ({

@@ -1,18 +1,18 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Connection, Database } from './db/database.ts'
-import type { Catalogue } from './domain/catalogue.ts'
-import { type EventInput, type NewEvent, parseEvent } from './domain/event.ts'
-import type { CallerTransaction } from './domain/transaction.ts'
-import { PosthornError } from './errors.ts'
-import { GroupCommit, isKeyed, lockTimeoutMs, statementLimits } from './group-commit.ts'
+import type { Connection, Database } from '../db/database.ts'
+import type { Catalogue } from '../domain/catalogue.ts'
+import { type EventInput, type NewEvent, parseEvent } from '../domain/event.ts'
+import type { CallerTransaction } from '../domain/transaction.ts'
+import { PosthornError } from '../errors.ts'
 import {
   type IdleRunner,
   type PublishAnswer,
   type Published,
   publish,
   publishIn,
-} from './operations/publish.ts'
-import { portionsOf } from './portions.ts'
+} from '../operations/publish.ts'
+import { portionsOf } from '../portions.ts'
+import { GroupCommit, isKeyed, lockTimeoutMs, statementLimits } from './group-commit.ts'
 
 export interface PublishOptions {
   /** Your own transaction: the events exist if and when it commits. */

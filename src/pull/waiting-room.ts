@@ -1,9 +1,9 @@
-import type { Database } from './db/database.ts'
-import { PosthornError } from './errors.ts'
-import type { Admitter } from './operations/admit.ts'
-import { countOffers, type Wish } from './operations/offers.ts'
-import { peek } from './operations/peek.ts'
-import { Loop } from './upkeep/loop.ts'
+import type { Database } from '../db/database.ts'
+import { PosthornError } from '../errors.ts'
+import type { Admitter } from '../operations/admit.ts'
+import { countOffers, type Wish } from '../operations/offers.ts'
+import { peek } from '../operations/peek.ts'
+import { Loop } from '../upkeep/loop.ts'
 import { Guest, type Waiting } from './waiting-guest.ts'
 
 export interface WaitingRoomOptions {
