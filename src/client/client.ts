@@ -30,9 +30,10 @@ import type {
 import { Subscribers } from './subscribers.ts'
 import { type Answer, type Call, type ClientOptions, read, readAll, Transport } from './transport.ts'
 import {
+  answerWith,
   eventToWire,
   extend,
-  fromWire,
+  listOf,
   readEvent,
   readEventDetails,
   readEventPage,
@@ -98,7 +99,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
   }
 
   async start(lease: Lease, options: CallOptions = {}): Promise<LogEntry> {
-    return this.#report(lease, 'start', options, fromWire<LogEntry>)
+    return this.#report(lease, 'start', options, answerWith<LogEntry>('eventId'))
   }
 
   /** Renews the lease, and says whether an operator wants the event stopped. 409: the lease is lost, stop. */
@@ -107,20 +108,20 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     { leaseSeconds, ...rest }: CallOptions & { readonly leaseSeconds?: number } = {},
   ): Promise<HeartbeatAnswer> {
     const toAnswer = (text: string) => {
-      const answer = fromWire<HeartbeatAnswer>(text)
+      const answer = answerWith<HeartbeatAnswer>('leaseToken')(text)
       return { ...answer, cancelledEventIds: answer.cancelledEventIds ?? [] }
     }
     return this.#report(lease, 'heartbeat', { ...rest, lease: leaseSeconds }, toAnswer)
   }
 
   async complete(lease: Lease, report: Report = {}): Promise<LogEntry> {
-    return this.#report(lease, 'complete', report, fromWire<LogEntry>)
+    return this.#report(lease, 'complete', report, answerWith<LogEntry>('eventId'))
   }
 
   /** Whether it is tried again or was the last failure allowed is in the answer. */
   async fail(lease: Lease, report: FailureReport = {}): Promise<FailAnswer> {
     try {
-      return await this.#report(lease, 'fail', report, fromWire<FailAnswer>)
+      return await this.#report(lease, 'fail', report, answerWith<FailAnswer>('retryScheduled'))
     } catch (error) {
       if (!(error instanceof PosthornHttpError) || error.code !== 'MAX_RETRIES_EXCEEDED') throw error
       const { retry_count: retryCount, max_retries: maxRetries } = error.problem
@@ -130,7 +131,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
 
   /** Hands it back; not counted as a failure. */
   async release(lease: Lease, options: CallOptions = {}): Promise<LogEntry> {
-    return this.#report(lease, 'release', options, fromWire<LogEntry>)
+    return this.#report(lease, 'release', options, answerWith<LogEntry>('eventId'))
   }
 
   /** Up to 1,000 outcomes, each answered by itself, in their order. */
@@ -140,11 +141,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     )
     const repeatable = outcomes.every(({ lease }) => lease.leaseToken !== undefined)
     const body = `{"outcomes":[${texts.join(',')}]}`
-    return this.#post(
-      '/events/settle',
-      { body, repeatable, signal },
-      (text) => fromWire<{ results: SettleResult[] }>(text).results,
-    )
+    return this.#post('/events/settle', { body, repeatable, signal }, listOf<SettleResult>('results'))
   }
 
   /** An event with its deliveries, and with its log if asked for. */
@@ -197,12 +194,12 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     { signal, ...rest }: CallOptions & { readonly reason?: string } = {},
   ): Promise<CancelAnswer> {
     const call = { body: toWire(rest), repeatable: false, signal }
-    return this.#post(`/events/${id}/cancel`, call, fromWire<CancelAnswer>)
+    return this.#post(`/events/${id}/cancel`, call, answerWith<CancelAnswer>('cancelled'))
   }
 
   async cancelMany({ signal, ...filter }: CancelFilter): Promise<CancelManyAnswer> {
     const call = { body: toWire(filter), repeatable: false, signal }
-    return this.#post('/events/cancel', call, fromWire<CancelManyAnswer>)
+    return this.#post('/events/cancel', call, answerWith<CancelManyAnswer>('cancelled'))
   }
 
   /** Every worker id seen. */

@@ -1,6 +1,7 @@
 import { Runner } from '../consume/runner.ts'
 import { Share } from '../consume/share.ts'
 import type { Subscription } from '../domain/subscription.ts'
+import { PosthornHttpError } from './errors.ts'
 import { HttpSource } from './source.ts'
 import type { Transport } from './transport.ts'
 import type { WorkerConfig } from './worker.ts'
@@ -8,7 +9,12 @@ import { describe, observeWorker } from './worker-log.ts'
 
 export interface Loop {
   stop(graceMs: number): Promise<void>
+  /** Why the server will not have this worker, once it says so. */
+  readonly refused: Promise<PosthornHttpError>
 }
+
+/** Who is not known or not allowed, what does not exist, what is not understood: no patience helps. */
+const refusals = new Set([400, 401, 403, 404, 422])
 
 /** The long poll waits for work, so the runner itself hardly does; only while it has enough to do it looks rarely. */
 const pollMs = 1
@@ -27,14 +33,37 @@ export function startLoop(transport: Transport, config: WorkerConfig): Loop {
     exhausted: (delivery) =>
       log.warn(describe(delivery, 'no failures are left to it'), 'A delivery was buried'),
   })
-  const runner = new Runner({ source, pollMs, idlePollMs, observe: observeWorker(log) })
+  const observe = observeWorker(log)
+  const { promise: refused, trouble } = firstRefusal()
+  const runner = new Runner({
+    ...{ source, pollMs, idlePollMs },
+    observe: {
+      ...observe,
+      trouble(error, doing) {
+        observe.trouble(error, doing)
+        trouble(error, doing)
+      },
+    },
+  })
   runner.add(new Share(subscriptionOf(config), config.handler, config.concurrency))
   runner.start()
   return {
+    refused,
     async stop(graceMs) {
       await Promise.all([runner.stop(graceMs), source.stop()])
     },
   }
+}
+
+function firstRefusal() {
+  let tell: (error: PosthornHttpError) => void = () => undefined
+  const promise = new Promise<PosthornHttpError>((resolve) => {
+    tell = resolve
+  })
+  const trouble = (error: unknown, doing: string) => {
+    if (doing === 'leasing' && error instanceof PosthornHttpError && refusals.has(error.status)) tell(error)
+  }
+  return { promise, trouble }
 }
 
 /** What the runner needs to know of it. The rest, retries above all, is decided by the server. */

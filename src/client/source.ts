@@ -23,6 +23,15 @@ export interface HttpSourceOptions extends LeasingOptions {
 
 const settlesMax = 2
 const beatsMax = 8
+/** By so many deliveries of one lease it is asked before it is given up. */
+const refusalsMax = 10
+/** How long the server may take over what is handed back, each time it is tried. */
+const releaseMs = 2_500
+
+interface SettleCall {
+  readonly repeatable: boolean
+  readonly timeoutMs?: number
+}
 
 /** The server's end of the runner: leases by long poll, settlements in bulk. */
 export class HttpSource implements Source {
@@ -53,10 +62,7 @@ export class HttpSource implements Source {
     return this.#settle(settlements, { repeatable: false })
   }
 
-  async #settle(
-    settlements: readonly SettleDelivery[],
-    call: { readonly repeatable: boolean },
-  ): Promise<SettleAnswer[]> {
+  async #settle(settlements: readonly SettleDelivery[], call: SettleCall): Promise<SettleAnswer[]> {
     const answers: SettleAnswer[] = new Array(settlements.length)
     const portions = portionsOf(settlements, limitMax)
     await eachOf(portions, settlesMax, async ({ body, positions }) => {
@@ -70,21 +76,35 @@ export class HttpSource implements Source {
     return answers
   }
 
+  /** One that fails leaves the others what they are; if it is too many or nobody answers, no more are asked. */
   async heartbeat(beats: readonly Beat[]): Promise<HeldLease[]> {
     const held: HeldLease[] = []
+    let unknown: HeldLease['unknown']
     await eachOf(beats, beatsMax, async (beat) => {
-      const answer = await this.#beat(beat)
-      if (answer !== undefined) held.push(answer)
+      const { run } = beat
+      try {
+        if (unknown !== undefined) throw unknown.error
+        const answer = await this.#beat(beat)
+        if (answer !== undefined) held.push(answer)
+      } catch (error) {
+        const why = { error, waitMs: (error instanceof PosthornHttpError && error.retryAfterMs) || 0 }
+        if (error instanceof PosthornHttpError && (error.status === 429 || error.status === 0)) unknown = why
+        held.push({ run, renewed: false, cancelled: [], unknown: why })
+      }
     })
     return held
   }
 
-  async release(runs: readonly LeasedRun[]): Promise<void> {
-    const left = runs.flatMap((run) => (run as RemoteRun).deliveries.filter(({ state }) => state === 'held'))
+  release(runs: readonly LeasedRun[]): Promise<void> {
+    return this.releaseSome(runs.flatMap((run) => (run as RemoteRun).deliveries))
+  }
+
+  async releaseSome(deliveries: readonly LeasedDelivery[]): Promise<void> {
+    const left = deliveries.filter((delivery) => (delivery as RemoteDelivery).state === 'held')
     if (left.length === 0) return
     const settlement = { kind: 'release' } as const
     const settlements = left.map((delivery) => ({ delivery, settlement, startedAfterMs: 0, executionMs: 0 }))
-    await this.#settle(settlements, { repeatable: true })
+    await this.#settle(settlements, { repeatable: true, timeoutMs: releaseMs })
   }
 
   async isolate(): Promise<never> {
@@ -99,7 +119,7 @@ export class HttpSource implements Source {
     return false
   }
 
-  async #settlePortion(body: string, call: { readonly repeatable: boolean }): Promise<number[]> {
+  async #settlePortion(body: string, call: SettleCall): Promise<number[]> {
     const { transport, workerId } = this.#options
     const answer = await transport.send({
       method: 'POST',
@@ -122,13 +142,14 @@ export class HttpSource implements Source {
 
   /**
    * Asks by a delivery that nobody is settling, if there is one: settled while we ask, it is refused. An operator
-   * may have taken that one delivery out, so another is asked about before all are given up.
+   * may have taken some deliveries out, so others are asked about before all are given up.
    */
   async #beat({ run, begun }: Beat): Promise<HeldLease | undefined> {
     const { deliveries } = run as RemoteRun
     const held = { run, renewed: true, cancelled: [] }
-    for (let lost = 0; lost < 2; ) {
-      const asked = last(deliveries, 'held') ?? last(deliveries, 'settling')
+    for (let lost = 0; lost < refusalsMax; ) {
+      const pick = lost === 0 ? last : anyOf
+      const asked = pick(deliveries, 'held') ?? pick(deliveries, 'settling')
       if (asked === undefined) return lost === 0 ? held : undefined
       const cancelled = await this.#beatOnce(asked, begun)
       if (cancelled !== undefined) return { ...held, cancelled }
@@ -171,6 +192,14 @@ function last(
   state: RemoteDelivery['state'],
 ): RemoteDelivery | undefined {
   return deliveries.findLast((delivery) => delivery.state === state)
+}
+
+function anyOf(
+  deliveries: readonly RemoteDelivery[],
+  state: RemoteDelivery['state'],
+): RemoteDelivery | undefined {
+  const candidates = deliveries.filter((delivery) => delivery.state === state)
+  return candidates[Math.floor(Math.random() * candidates.length)]
 }
 
 /** Does each, a few at a time; after a failure begins no more, and fails when those under way have ended. */

@@ -1,6 +1,7 @@
 import type { Subscriber } from './answers.ts'
+import type { CallOptions } from './requests.ts'
 import { read, readAll, type Transport } from './transport.ts'
-import { fromWire, toWire } from './wire.ts'
+import { answerWith, toWire } from './wire.ts'
 
 /** Most have a default. More fields than these are sent as they are named, in snake_case. */
 export interface SubscriberInput {
@@ -28,44 +29,50 @@ export class Subscribers {
     this.#transport = transport
   }
 
-  async create(input: SubscriberInput): Promise<Subscriber> {
-    return this.#call('POST', '', toWire(input))
+  async create(input: SubscriberInput, options: CallOptions = {}): Promise<Subscriber> {
+    return this.#call('POST', '', options, toWire(input))
   }
 
-  async list(): Promise<Subscriber[]> {
-    return readAll<Subscriber>(this.#transport, '/subscribers', 'subscribers')
+  async list({ signal }: CallOptions = {}): Promise<Subscriber[]> {
+    return readAll<Subscriber>(this.#transport, '/subscribers', 'subscribers', signal)
   }
 
-  async get(id: string): Promise<Subscriber> {
-    return this.#call('GET', `/${encodeURIComponent(id)}`)
+  async get(id: string, options: CallOptions = {}): Promise<Subscriber> {
+    return this.#call('GET', `/${encodeURIComponent(id)}`, options)
   }
 
-  async update(id: string, changes: SubscriberInput): Promise<Subscriber> {
-    return this.#call('PATCH', `/${encodeURIComponent(id)}`, toWire(changes))
+  async update(id: string, changes: SubscriberInput, options: CallOptions = {}): Promise<Subscriber> {
+    return this.#call('PATCH', `/${encodeURIComponent(id)}`, options, toWire(changes))
   }
 
   /** What waits for it is cancelled, and stays visible. */
-  async delete(id: string): Promise<void> {
+  async delete(id: string, { signal }: CallOptions = {}): Promise<void> {
     const path = `/subscribers/${encodeURIComponent(id)}`
-    await this.#transport.send({ method: 'DELETE', path, repeatable: false })
+    await this.#transport.send({ method: 'DELETE', path, repeatable: false, signal })
   }
 
   /** What is owed to it is held, never dropped. */
-  async pause(id: string): Promise<Subscriber> {
-    return this.#call('POST', `/${encodeURIComponent(id)}/pause`)
+  async pause(id: string, options: CallOptions = {}): Promise<Subscriber> {
+    return this.#call('POST', `/${encodeURIComponent(id)}/pause`, options)
   }
 
-  async resume(id: string): Promise<Subscriber> {
-    return this.#call('POST', `/${encodeURIComponent(id)}/resume`)
+  async resume(id: string, options: CallOptions = {}): Promise<Subscriber> {
+    return this.#call('POST', `/${encodeURIComponent(id)}/resume`, options)
   }
 
-  async #call(method: 'GET' | 'POST' | 'PATCH', path: string, body?: string): Promise<Subscriber> {
+  async #call(
+    method: 'GET' | 'POST' | 'PATCH',
+    path: string,
+    { signal }: CallOptions,
+    body?: string,
+  ): Promise<Subscriber> {
     const answer = await this.#transport.send({
       method,
       path: `/subscribers${path}`,
       ...(body === undefined ? {} : { body }),
       repeatable: method === 'GET',
+      signal,
     })
-    return read(answer, (text) => fromWire<Subscriber>(text))
+    return read(answer, answerWith<Subscriber>('id'))
   }
 }

@@ -2,12 +2,12 @@ import { integer } from '../domain/subscription.ts'
 import { toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
 import { badAnswer, PosthornHttpError, refusal, unreachable } from './errors.ts'
-import { fromWire } from './wire.ts'
+import { listOf } from './wire.ts'
 
 export interface ClientOptions {
   /** Where the server is, such as `http://localhost:8080`. */
   readonly url: string
-  readonly apiKey?: string
+  readonly apiKey?: string | undefined
   /** Instead of the global one. */
   readonly fetch?: typeof fetch
   /** How long an answer may take; a long poll has its wait besides. Default 30,000. */
@@ -50,7 +50,7 @@ export class Transport {
 
   constructor({ url, apiKey, fetch: given, timeoutMs = 30_000, retries = 3 }: ClientOptions) {
     this.#url = checkUrl(url)
-    this.#headers = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }
+    this.#headers = apiKey === undefined ? {} : { authorization: `Bearer ${checkKey(apiKey)}` }
     // Called as a function and not as a method: browsers insist on it.
     this.#fetch = given ?? ((...request) => fetch(...request))
     this.#timeoutMs = integer('timeoutMs', timeoutMs, 1, 86_400_000)
@@ -85,6 +85,8 @@ export class Transport {
         headers: { ...this.#headers, ...(body === undefined ? {} : jsonHeaders), ...headers },
         ...(body === undefined ? {} : { body }),
         signal: abort.signal,
+        // A POST that is sent elsewhere becomes a GET, whose answer may look as if all went well.
+        redirect: 'manual',
       })
       if (call.abortable === 'until it is answered') signal?.removeEventListener('abort', onAbort)
       const { status } = response
@@ -115,7 +117,7 @@ export async function readAll<Item>(
   for (;;) {
     const query = new URLSearchParams({ limit: String(pageMax), offset: String(all.length) })
     const answer = await transport.send({ method: 'GET', path, query, repeatable: true, signal })
-    const items = read(answer, (text) => fromWire<Record<string, Item[]>>(text)[name] as Item[])
+    const items = read(answer, listOf<Item>(name))
     all.push(...items)
     if (items.length < pageMax) return all
   }
@@ -136,7 +138,7 @@ export function waitAfter(error: unknown, tries: number, random = Math.random())
   const { retryAfterMs } = error
   if (retryAfterMs !== null && retryAfterMs > retryAfterMsMax) return undefined
   const backoffMs = Math.min(backoffMsMin * 2 ** tries, backoffMsMax) * (0.5 + random)
-  return retryAfterMs === null ? backoffMs : retryAfterMs * (1 + random / 10)
+  return Math.max(backoffMs, (retryAfterMs ?? 0) * (1 + random / 10))
 }
 
 /** 0: there was no answer at all. */
@@ -162,9 +164,25 @@ export function pause(ms: number, signal: AbortSignal | undefined): Promise<void
   })
 }
 
+/** What is wrong with it is not said in its own words: it is a secret, and often one with a line break at its end. */
+function checkKey(key: unknown): string {
+  if (typeof key === 'string' && /^[!-~]+$/.test(key)) return key
+  throw new PosthornError('BAD_OPTION', {
+    option: 'apiKey',
+    expected: 'letters, digits and signs without spaces',
+    value: 'something else',
+  })
+}
+
 function checkUrl(url: unknown): string {
   if (typeof url === 'string' && URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)) {
-    return url.replace(/\/+$/, '')
+    const { username, password, search, hash } = new URL(url)
+    if (username === '' && password === '' && search === '' && hash === '') return url.replace(/\/+$/, '')
+    throw new PosthornError('BAD_OPTION', {
+      option: 'url',
+      expected: 'without a name, password, query or fragment',
+      value: 'one with',
+    })
   }
   throw new PosthornError('BAD_OPTION', {
     option: 'url',

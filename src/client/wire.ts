@@ -85,6 +85,24 @@ export function fromWire<T>(text: string): T {
   return translate(JSON.parse(text)) as T
 }
 
+/** The same for an answer that must have this member: what stands between us and the server may answer in its stead. */
+export function answerWith<T>(member: keyof T & string): (text: string) => T {
+  return (text) => {
+    const answer = fromWire<T | null>(text)
+    if (answer?.[member] === undefined) throw new Error(`It has no ${member}`)
+    return answer
+  }
+}
+
+/** The list that an answer must have under this name. */
+export function listOf<Item>(name: string): (text: string) => Item[] {
+  return (text) => {
+    const list = fromWire<Record<string, unknown> | null>(text)?.[name]
+    if (!Array.isArray(list)) throw new Error(`It has no list of ${name}`)
+    return list
+  }
+}
+
 function translate(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(translate)
   if (typeof value !== 'object' || value === null) return value
@@ -186,6 +204,7 @@ export function extend<Event extends StoredEvent, Fields extends object>(
 }
 
 function coreFields(fields: Wire, payloadText: string): CoreFields {
+  if (!Number.isSafeInteger(fields.id)) throw new Error('It has no id')
   return {
     id: fields.id as number,
     type: fields.type as string | null,

@@ -84,12 +84,16 @@ export class PullWorker {
 
   /** Ends what is under way and hands back the rest uncounted. Twice is safe. */
   stop({ graceMs = 30_000 }: StopOptions = {}): Promise<void> {
+    integer('graceMs', graceMs, 0, 86_400_000)
     if (this.#running === undefined) return Promise.resolve()
     this.#stopping ??= this.#stop(this.#running, graceMs)
     return this.#stopping
   }
 
-  /** Works until the signal says so, or somebody calls `stop()`; resolves when all is settled or handed back. */
+  /**
+   * Works until the signal says so, or somebody calls `stop()`; resolves when all is settled or handed back. Rejects
+   * if the server will not have it: the key, the subscription or the tags are wrong.
+   */
   async run(signal?: AbortSignal, options: StopOptions = {}): Promise<void> {
     if (signal?.aborted) return
     await this.start()
@@ -97,8 +101,11 @@ export class PullWorker {
     const onAbort = () => void this.stop(options)
     signal?.addEventListener('abort', onAbort, { once: true })
     if (signal?.aborted) onAbort()
-    await stopped
+    const loop = await this.#running
+    const refusal = await Promise.race([stopped, loop?.refused])
+    if (refusal !== undefined) await this.stop(options)
     signal?.removeEventListener('abort', onAbort)
+    if (refusal !== undefined) throw refusal
   }
 
   async #stop(running: Promise<Loop>, graceMs: number): Promise<void> {
@@ -114,22 +121,51 @@ export class PullWorker {
   }
 }
 
+const optionNames: Readonly<Record<keyof WorkerOptions, true>> = {
+  ...{ workerId: true, tags: true, subscription: true, concurrency: true, leaseSeconds: true },
+  ...{ waitSeconds: true, timeoutMs: true, prefetch: true, log: true },
+}
+
 function checkOptions(options: WorkerOptions, handler: WorkerHandler): WorkerConfig {
-  const { workerId = ownName(), subscription = 'work', log } = options
+  const unknown = Object.keys(options).find((name) => !(name in optionNames))
+  if (unknown !== undefined) {
+    throw badOption(unknown, `one of ${Object.keys(optionNames).join(', ')}`, 'something else')
+  }
+  const { workerId = ownName(), log } = options
   if (typeof workerId !== 'string' || workerId === '') throw badOption('workerId', 'text', workerId)
+  // Without either it would take everybody's work.
+  if (options.tags === undefined && options.subscription === undefined) {
+    throw badOption('tags', 'given, unless there is a subscription', undefined)
+  }
+  const { subscription = 'work' } = options
+  if (typeof subscription !== 'string' || subscription === '') {
+    throw badOption('subscription', 'the name of one', subscription)
+  }
   return {
     workerId,
     subscription,
-    tags: options.tags,
+    tags: checkTags(options.tags),
     concurrency: integer('concurrency', options.concurrency ?? 10, 1, 10_000),
     leaseSeconds: integer('leaseSeconds', options.leaseSeconds ?? 60, 1, 43_200),
     waitSeconds: integer('waitSeconds', options.waitSeconds ?? 20, 0, 60),
     timeoutMs:
       options.timeoutMs === undefined ? null : integer('timeoutMs', options.timeoutMs, 1, 86_400_000),
-    prefetch: options.prefetch ?? true,
+    prefetch: checkPrefetch(options.prefetch),
     log: log === false ? silentLog : (log ?? consoleLog),
     handler: typeof handler === 'function' ? (handler as Handler) : byType(handler),
   }
+}
+
+function checkTags(tags: WorkerOptions['tags']): WorkerOptions['tags'] {
+  const texts = typeof tags === 'string' ? [tags] : (tags ?? [])
+  const isFine = Array.isArray(texts) && texts.every((tag) => typeof tag === 'string' && tag.trim() !== '')
+  if (!isFine || (tags !== undefined && texts.length === 0)) throw badOption('tags', 'some tags', tags)
+  return tags
+}
+
+function checkPrefetch(prefetch: unknown = true): boolean {
+  if (typeof prefetch !== 'boolean') throw badOption('prefetch', 'true or false', prefetch)
+  return prefetch
 }
 
 /** Host and process where the runtime tells them. */

@@ -34,8 +34,11 @@ export class Keeper {
     if (this.#beating) return
     const { held, lose, trouble } = this.#options
     const { begun, unmarked } = this.#begun(now)
-    const due = [...held].filter((one) => this.#doubtful || one.renewAt <= now || unmarked.has(one))
+    const isDue = (one: HeldRun) => this.#doubtful || one.renewAt <= now || unmarked.has(one)
+    const due = [...held].filter((one) => (one.notBefore ?? 0) <= now && isDue(one))
     if (due.length === 0) return
+    // If not all can be asked about, those whose leases end first are.
+    due.sort((a, b) => a.holdsUntil - b.holdsUntil)
     this.#beating = true
     try {
       await this.#renew(due, begun, now)
@@ -66,11 +69,25 @@ export class Keeper {
     const { source, held, lose } = this.#options
     const beats = due.map((one) => ({ run: one.run, begun: begun.get(one) ?? [] }))
     const answers = new Map((await source.heartbeat(beats)).map((answer) => [answer.run, answer]))
+    const errors: unknown[] = []
     for (const one of due) {
       const answer = answers.get(one.run)
-      if (answer !== undefined) this.#renewed(one, answer, begun.get(one) ?? [], now)
+      if (answer?.unknown !== undefined) {
+        errors.push(answer.unknown.error)
+        this.#postpone(one, answer.unknown.waitMs)
+      } else if (answer !== undefined) this.#renewed(one, answer, begun.get(one) ?? [], now)
       else if (held.has(one)) lose(one, 'its lease was lost')
     }
+    if (errors.length > 0) this.#options.trouble(errors[0])
+  }
+
+  /** Asked again in a while, and for the last time when the lease ends. */
+  #postpone(held: HeldRun, waitMs: number): void {
+    const now = performance.now()
+    if (now > held.holdsUntil) this.#options.lose(held, 'its lease could not be renewed')
+    const pauseMs = Math.max(waitMs, this.#options.leaseMs(held) / 12)
+    held.notBefore = Math.min(now + pauseMs, Math.max(now + tickMs, held.holdsUntil))
+    held.renewAt = held.notBefore
   }
 
   #renewed(held: HeldRun, { renewed, cancelled }: HeldLease, begun: readonly number[], now: number): void {

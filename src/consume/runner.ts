@@ -106,11 +106,17 @@ export class Runner {
       this.#wakeup.wake()
     }
     await this.#loop
-    const runs = [...this.#held].map((held) => held.run)
+    const [idle, busy] = partition([...this.#held], (held) => held.underWay === 0)
+    const unbegun = busy.flatMap((held) => held.waiting)
     for (const held of this.#held) this.#shareOf(held).drop(held)
-    await this.#untilSettled(graceMs)
+    // Others can have at once what has not begun, as far as it can be told apart.
+    await Promise.all([
+      this.#handBack(idle.map((held) => held.run)),
+      this.#handBackSome(unbegun),
+      this.#untilSettled(graceMs),
+    ])
     await this.#abandon()
-    await this.#handBack(runs)
+    await this.#handBack(busy.map((held) => held.run))
     this.#held.clear()
     this.#suspects = 0
     clearInterval(this.#ticker)
@@ -122,6 +128,14 @@ export class Runner {
   async #handBack(runs: readonly LeasedRun[]): Promise<void> {
     try {
       if (runs.length > 0) await this.#source.release(runs)
+    } catch (error) {
+      this.#options.observe.trouble(error, 'handing leases back')
+    }
+  }
+
+  async #handBackSome(deliveries: readonly LeasedDelivery[]): Promise<void> {
+    try {
+      if (deliveries.length > 0) await this.#source.releaseSome?.(deliveries)
     } catch (error) {
       this.#options.observe.trouble(error, 'handing leases back')
     }
@@ -252,7 +266,7 @@ export class Runner {
       return []
     })
     if (attempt.over) return
-    if (held.length > 0) return this.#run(attempt)
+    if (held.some(({ unknown }) => unknown === undefined)) return this.#run(attempt)
     this.#end(attempt)
     this.#settler.add(attempt, { kind: 'release' })
   }
@@ -402,6 +416,10 @@ export class Runner {
     }
     await this.#untilSettled(abandonMs)
   }
+}
+
+function partition<T>(all: readonly T[], isFirst: (one: T) => boolean): [first: T[], second: T[]] {
+  return [all.filter(isFirst), all.filter((one) => !isFirst(one))]
 }
 
 /** It got less than it asked for, so there was no more. */

@@ -12,6 +12,8 @@ export interface HeldRun {
   holdsUntil: number
   /** When to renew next. */
   renewAt: number
+  /** Nobody could say whether it is held: not to be asked again before this. */
+  notBefore?: number
   /** Deliveries not yet begun, in order. */
   readonly waiting: LeasedDelivery[]
   /** Begun and not yet settled. */

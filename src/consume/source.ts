@@ -13,6 +13,8 @@ export interface Source {
   heartbeat(beats: readonly Beat[]): Promise<readonly HeldLease[]>
   /** Hands whole runs back; nothing left in them has begun. */
   release(runs: readonly LeasedRun[]): Promise<void>
+  /** Hands back deliveries that have not begun, while others of their runs go on. Without it they wait for those. */
+  releaseSome?(deliveries: readonly LeasedDelivery[]): Promise<void>
   /** Takes a delivery out of its run into one of its own; undefined if the lease is lost. */
   isolate(delivery: LeasedDelivery): Promise<LeasedRun | undefined>
   /** Settles as completed inside the caller's transaction; false if the lease is lost. */
@@ -64,4 +66,6 @@ export interface HeldLease {
   /** False: still held, but not for longer than before. */
   readonly renewed: boolean
   readonly cancelled: readonly number[]
+  /** Nobody could say: it is asked again, no sooner than after so long. */
+  readonly unknown?: { readonly error: unknown; readonly waitMs: number }
 }

@@ -27,7 +27,7 @@ export function whole(min: number, max: number) {
 /** Which part of a list that is short enough for nothing but this. */
 export const pageQuery = z.strictObject({
   limit: whole(1, 1000).optional(),
-  offset: whole(0, 10_000).optional(),
+  offset: whole(0, 10_000_000).optional(),
 })
 
 /** What every page says of itself. */

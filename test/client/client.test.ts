@@ -216,6 +216,38 @@ test('an answer that is no answer of Posthorn’s is told as one', async () => {
   await expect(client.event(1)).rejects.toMatchObject({ status: 200, code: 'BAD_ANSWER' })
 })
 
+test('whoever answers that all is well in the server’s stead is not believed', async () => {
+  const server = await serve(() => ({ body: { status: 'ok' } }))
+  const client = new PosthornClient({ url: server.url })
+  const lease = { id: 1, leaseToken: 't' }
+  for (const call of [
+    () => client.publish({ type: 'a', payload: 1 }),
+    () => client.publishMany([{ type: 'a', payload: 1 }]),
+    () => client.subscribe({ tags: 'a', workerId: 'w' }),
+    () => client.start(lease),
+    () => client.heartbeat(lease),
+    () => client.complete(lease),
+    () => client.fail(lease),
+    () => client.settle([{ lease, outcome: 'complete' }]),
+    () => client.cancel(1),
+    () => client.workers(),
+    () => client.subscribers.list(),
+    () => client.subscribers.get('x'),
+  ]) {
+    await expect(call(), String(call)).rejects.toMatchObject({ status: 200, code: 'BAD_ANSWER' })
+  }
+})
+
+test('a call that is sent elsewhere is refused, and is not made of it what it was not', async () => {
+  const server = await serve(({ path }) =>
+    path === '/events' ? { status: 301, headers: { location: '/elsewhere' } } : { body: { id: 1 } },
+  )
+  const client = new PosthornClient({ url: server.url })
+  const publishing = client.publish({ type: 'a', payload: 1 })
+  await expect(publishing).rejects.toMatchObject({ status: 301, code: 'HTTP_301' })
+  expect(server.requests.map(({ path }) => path)).toEqual(['/events'])
+})
+
 test('a signal ends a call, and the wait before the next try', async () => {
   const reached = createSignal()
   const server = await serve(async ({ path, gone }) => {
@@ -370,6 +402,7 @@ test('the wait before another try grows, is spread, and is what the server asks 
   expect([0, 0.9].map((random) => waitAfter(failed(503), 0, random))).toEqual([100, 280])
   expect(waitAfter(failed(502), 99, 0.5)).toBe(10_000)
   expect(waitAfter(failed(429, 3000), 0, 0)).toBe(3000)
+  expect(waitAfter(failed(503, 0), 1, 0.5)).toBe(400)
   expect(waitAfter(failed(429, 3_600_000), 0, 0)).toBeUndefined()
   expect([400, 401, 409, 500].map((status) => waitAfter(failed(status), 0))).toEqual(Array(4).fill(undefined))
 })
@@ -386,12 +419,15 @@ test('a catalogue is known to the compiler', () => {
     void client.publish({ type: 'order.created', payload: { name: 'x' } })
     // @ts-expect-error no such type
     void client.publish({ type: 'order.closed', payload: { order: 1 } })
-    client.worker({}, (event) =>
+    client.worker({ tags: 'a' }, (event) =>
       event.type === 'order.created' ? event.payload.order.toFixed() : event.payload,
     )
-    client.worker({}, { 'user.*': (event) => event.payload.name.length, '*': (event) => event.type })
+    client.worker(
+      { tags: 'a' },
+      { 'user.*': (event) => event.payload.name.length, '*': (event) => event.type },
+    )
     // @ts-expect-error no such type
-    client.worker({}, { 'order.closed': () => undefined })
+    client.worker({ tags: 'a' }, { 'order.closed': () => undefined })
   }
   expect(check).toBeTypeOf('function')
 })
@@ -401,4 +437,13 @@ test('options that make no sense are refused with the value', () => {
   expect(() => new PosthornClient({ url: 'http://x', retries: -1 })).toThrow(
     'Expected retries to be an integer from 0 to 100, got -1.',
   )
+  for (const apiKey of ['', 'ph_secret\n', 'ph_secret x']) {
+    const make = () => new PosthornClient({ url: 'http://x', apiKey })
+    expect(make).toThrow('Expected apiKey to be')
+    expect(make).not.toThrow('secret')
+  }
+  for (const url of ['http://user:pa55@x', 'http://x?a=pa55', 'http://x#pa55']) {
+    expect(() => new PosthornClient({ url })).toThrow('Expected url to be')
+    expect(() => new PosthornClient({ url })).not.toThrow('pa55')
+  }
 })

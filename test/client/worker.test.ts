@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import {
   PosthornClient,
@@ -124,12 +125,15 @@ test('stopping ends a parked poll, waits for what is under way, and hands back t
   await eventually('a poll is parked', () => hub.parked === 1)
   const stopping = worker.stop()
   await eventually('the poll has hung up', () => hub.hungUp === 1)
-  expect(hub.settled).toEqual([])
+  const settled = () => hub.settled.map(({ event_id, outcome }) => [event_id, outcome])
+  // What has not begun does not wait for what has.
+  await eventually('the rest is handed back', () => hub.settled.length === 1)
+  expect(settled()).toEqual([[2, 'release']])
   release.give()
   await stopping
-  expect(hub.settled.map(({ event_id, outcome }) => [event_id, outcome])).toEqual([
-    [1, 'complete'],
+  expect(settled()).toEqual([
     [2, 'release'],
+    [1, 'complete'],
   ])
 })
 
@@ -184,21 +188,84 @@ test('a handler whose lease is lost is told, and its outcome is dropped', async 
   expect(warnings).toMatchObject([['A lease was lost', { eventId: 1 }]])
 })
 
-test('one delivery that was taken out of a lease does not cost the others theirs', async () => {
+test('deliveries that were taken out of a lease do not cost the others theirs', async () => {
   const release = createSignal()
+  let aborted = 0
   const { hub, worker } = await setUp(
-    async () => {
-      hub.lose(3)
+    async (_, { signal }) => {
+      for (const id of [4, 5, 6]) hub.lose(id)
+      signal.addEventListener('abort', () => aborted++)
       await release.given
     },
-    { concurrency: 2 },
+    { concurrency: 3 },
   )
-  hub.publish(...numbered(3))
+  hub.publish(...numbered(6))
   await worker.start()
-  await eventually('another was asked about', () => hub.beats.length >= 2)
-  expect(hub.beats.slice(0, 2).map(({ id }) => id)).toEqual([3, 2])
+  await eventually('one was found that is held', () => hub.beats.some(({ id }) => id <= 3))
   release.give()
-  await eventually('the others are settled', () => hub.settled.length === 2)
+  await eventually('the others are settled', () => hub.settled.length === 3)
+  await worker.stop()
+  expect(aborted).toBe(0)
+})
+
+test('a heartbeat that is refused for now costs the others nothing, and is not repeated at once', async () => {
+  const release = createSignal()
+  const aborted: number[] = []
+  const { hub, server, worker } = await setUp(
+    async (event, { signal }) => {
+      signal.addEventListener('abort', () => aborted.push(event.id))
+      await release.given
+    },
+    { leaseSeconds: 3, concurrency: 3 },
+  )
+  hub.before = ({ path }) => (path === '/events/1/heartbeat' ? { status: 503, body: {} } : undefined)
+  hub.publish(...[1, 2, 3].map((id) => ({ id, payload: 'null', orderingKey: `k${id}` })))
+  await worker.start()
+  await eventually('the first is lost', () => aborted.length > 0)
+  expect(aborted).toEqual([1])
+  expect(calls(server, '/1/heartbeat').length).toBeLessThan(20)
+  release.give()
+  await eventually('the others are settled', () => hub.settled.length >= 2)
+  await worker.stop()
+})
+
+test('a server that has too much to do is given the time it asks for', async () => {
+  const release = createSignal()
+  const { hub, server, worker } = await setUp(() => release.given, { leaseSeconds: 6, concurrency: 20 })
+  hub.before = ({ path }) =>
+    path.endsWith('/heartbeat') ? { status: 429, headers: { 'retry-after': '2' }, body: {} } : undefined
+  hub.publish(...Array.from({ length: 20 }, (_, n) => ({ id: n + 1, payload: 'null', orderingKey: `k${n}` })))
+  await worker.start()
+  await eventually('it was asked', () => calls(server, '/heartbeat').length > 0)
+  await delay(1_000)
+  // Those under way at once; the rest is not even tried.
+  expect(calls(server, '/heartbeat').length).toBeLessThanOrEqual(8)
+  release.give()
+  await worker.stop()
+})
+
+test('stopping does not wait for a server that says nothing', async () => {
+  const hub = new FakeHub()
+  const { url } = await serve(hub.respond)
+  const client = new PosthornClient({ url, retries: 0 })
+  const worker = client.worker({ tags: 'a', log: false, concurrency: 1 }, () => new Promise(() => undefined))
+  hub.publish(...numbered(2))
+  await worker.start()
+  await eventually('both are leased', () => hub.waiting === 0)
+  hub.before = () => new Promise<undefined>(() => undefined)
+  const began = performance.now()
+  await worker.stop({ graceMs: 100 })
+  expect(performance.now() - began).toBeLessThan(25_000)
+}, 40_000)
+
+test('run rejects when the server will not have the worker', async () => {
+  const { hub, worker } = await setUp(() => undefined)
+  hub.before = () => ({ status: 404, body: { code: 'not_found', detail: 'There is no subscription work.' } })
+  await expect(worker.run()).rejects.toMatchObject({ status: 404, code: 'NOT_FOUND' })
+  hub.before = () => undefined
+  await worker.start()
+  hub.publish(...numbered(1))
+  await eventually('it is settled', () => hub.settled.length === 1)
   await worker.stop()
 })
 
@@ -405,15 +472,25 @@ test('starting twice is starting once, stopping twice is safe, and a stopped wor
 
 test('a worker is known by its host and process unless told otherwise', () => {
   const client = new PosthornClient({ url: 'http://localhost' })
-  expect(client.worker({}, () => undefined).workerId).toMatch(new RegExp(`^.+:${process.pid}$`))
+  expect(client.worker({ tags: 'a' }, () => undefined).workerId).toMatch(new RegExp(`^.+:${process.pid}$`))
 })
 
 test('options that make no sense are refused with the value', () => {
   const client = new PosthornClient({ url: 'http://localhost' })
-  expect(() => client.worker({ concurrency: 0 }, () => undefined)).toThrow('Expected concurrency to be')
-  expect(() => client.worker({ workerId: '' }, () => undefined)).toThrow('Expected workerId to be text')
-  expect(() => client.worker({}, {})).toThrow('Expected handler to be a function, or functions by type')
-  expect(() => client.worker({}, { t: 1 } as never)).toThrow('Expected handler of t to be a function, got 1.')
+  const make = (options: object, handler: unknown = () => undefined) =>
+    client.worker(options as WorkerOptions, handler as WorkerHandler)
+  const tags = 'a'
+  expect(() => make({ tags, concurrency: 0 })).toThrow('Expected concurrency to be')
+  expect(() => make({ tags, workerId: '' })).toThrow('Expected workerId to be text')
+  expect(() => make({ tags }, {})).toThrow('Expected handler to be a function, or functions by type')
+  expect(() => make({ tags }, { t: 1 })).toThrow('Expected handler of t to be a function, got 1.')
+  expect(() => make({})).toThrow('Expected tags to be given, unless there is a subscription')
+  expect(() => make({ tag: 'a' })).toThrow('Expected tag to be one of workerId, tags')
+  for (const wrong of ['', [], ['a', 1], 7])
+    expect(() => make({ tags: wrong })).toThrow('Expected tags to be')
+  expect(() => make({ subscription: '' })).toThrow('Expected subscription to be')
+  expect(() => make({ tags, prefetch: 'no' })).toThrow('Expected prefetch to be true or false')
+  expect(() => make({ tags }).stop({ graceMs: Number.POSITIVE_INFINITY })).toThrow('Expected graceMs to be')
 })
 
 interface Stage {
