@@ -186,7 +186,7 @@ export const settleBody = named(
 export const logEntry = named(
   'LogEntry',
   z.object({
-    id: z.int(),
+    id: z.int().describe('Grows with time; unique within the event.'),
     event_id: z.int(),
     worker_id: z.string().nullable(),
     action: z
