@@ -74,7 +74,7 @@ export function readConfig(
   }
   const pollMs = integer('pollMs', options.pollMs ?? number(given(env.POLL_INTERVAL_MS)) ?? 100, 1, 60_000)
   return Object.freeze({
-    database: options.database ?? given(env.DATABASE_URL),
+    database: options.database ?? databaseUrl(given(env.DATABASE_URL)),
     dataDirectory: text(
       'dataDirectory',
       options.dataDirectory ?? given(env.POSTHORN_DATA_DIR) ?? './posthorn-data',
@@ -129,15 +129,22 @@ export interface ServerConfig {
 
 export function readServerConfig(env: NodeJS.ProcessEnv = process.env): ServerConfig {
   return Object.freeze({
-    port: port(given(env.PORT) ?? '8080'),
+    port: readPort(env),
     host: text('HOST', given(env.HOST) ?? '127.0.0.1'),
     roles: rolesOf(given(env.POSTHORN_ROLES) ?? roles.join(',')),
     adminKey: given(env.POSTHORN_ADMIN_KEY),
-    database: given(env.DATABASE_URL),
+    database: databaseUrl(given(env.DATABASE_URL)),
     dataDirectory: given(env.POSTHORN_DATA_DIR),
     logLevel: level('LOG_LEVEL', given(env.LOG_LEVEL) ?? 'info'),
   })
 }
+
+/** All that a command which calls the server needs to know of it. */
+export function readPort(env: NodeJS.ProcessEnv = process.env): number {
+  return port(given(env.PORT) ?? '8080')
+}
+
+export const databaseVariables: readonly string[] = ['DATABASE_URL', 'POSTHORN_DATA_DIR']
 
 export const serverVariables: readonly string[] = [
   'PORT',
@@ -149,6 +156,9 @@ export const serverVariables: readonly string[] = [
   'LOG_LEVEL',
 ]
 
+/** With what `serve` hands on to the hub without looking at it. */
+export const environmentVariables: readonly string[] = [...serverVariables, 'POLL_INTERVAL_MS']
+
 /** A variable that is set to nothing is how many files of settings leave one out. */
 function given(value: string | undefined): string | undefined {
   return value === '' ? undefined : value
@@ -157,6 +167,35 @@ function given(value: string | undefined): string | undefined {
 function port(value: string): number {
   if (/^\d{1,5}$/.test(value) && Number(value) <= 65_535) return Number(value)
   throw new PosthornError('BAD_OPTION', { option: 'PORT', expected: 'a port from 0 to 65535', value })
+}
+
+/**
+ * The driver would take other texts for the name of a database on a host called base. Paths of sockets are its own
+ * second form. Nothing of what was given is shown but the scheme: a password may stand anywhere in it.
+ */
+function databaseUrl(value: string | undefined): string | undefined {
+  if (value === undefined || /^(\/|socket:)/.test(value)) return value
+  const scheme = /^[a-z][a-z0-9+.-]*:\/\//i.exec(value)?.[0].toLowerCase()
+  const isOurs = scheme === 'postgres://' || scheme === 'postgresql://'
+  if (isOurs && isReadable(value)) return value
+  throw new PosthornError('BAD_OPTION', {
+    option: 'DATABASE_URL',
+    expected: 'a postgres:// or postgresql:// URL',
+    value: isOurs ? 'one that cannot be read' : scheme === undefined ? 'something else' : `${scheme}…`,
+  })
+}
+
+/** As the driver reads it, for which a URL may have a user and no host. */
+function isReadable(url: string): boolean {
+  try {
+    const { username, password } = new URL(url.replaceAll(' ', '%20').replace('@/', '@host/'))
+    // Of a percent sign without two digits the driver makes one that it can read.
+    const percents = /%(?![0-9a-f]{2})/gi
+    for (const part of [username, password]) decodeURIComponent(part.replace(percents, '%25'))
+    return true
+  } catch {
+    return false
+  }
 }
 
 function rolesOf(list: string): Role[] {

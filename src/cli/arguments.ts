@@ -1,6 +1,15 @@
 import { parseArgs } from 'node:util'
 import { PosthornError } from '../errors.ts'
 
+/** What a command can be told, and by what. */
+export interface Usage {
+  readonly known?: Readonly<Record<string, 'string' | 'boolean'>>
+  /** What stands without a name, in its order. */
+  readonly places?: readonly string[]
+  /** What it reads from the environment: some people try these as options first. */
+  readonly variables?: readonly string[]
+}
+
 export interface Arguments {
   /** A switch that was given is the empty text. */
   readonly options: Readonly<Record<string, string | undefined>>
@@ -8,11 +17,8 @@ export interface Arguments {
 }
 
 /** Not strict: the errors of `parseArgs` do not say which option it was but in their text. */
-export function readArguments(
-  args: readonly string[],
-  known: Readonly<Record<string, 'string' | 'boolean'>>,
-  places: readonly string[],
-): Arguments {
+export function readArguments(args: readonly string[], usage: Usage): Arguments {
+  const { known = {}, places = [] } = usage
   const config = Object.fromEntries(Object.entries(known).map(([name, type]) => [name, { type }]))
   const { tokens } = parseArgs({
     ...{ args: [...args], options: config },
@@ -23,12 +29,18 @@ export function readArguments(
   for (const token of tokens) {
     if (token.kind === 'positional') positionals.push(token.value)
     if (token.kind !== 'option') continue
-    const { name, rawName, value, inlineValue } = token
-    if (!Object.hasOwn(known, name)) throw badOption(rawName, expectedOptions(known), value ?? rawName)
+    const { name, rawName, value, inlineValue, index } = token
+    if (!Object.hasOwn(known, name)) {
+      // The value of a long one is not shown: it may be a key.
+      const typed = rawName.startsWith('--') ? rawName : args[index]
+      throw badOption(rawName, insteadOf(name, usage), typed)
+    }
     if (Object.hasOwn(options, name)) throw badOption(rawName, 'given once', value)
     if (known[name] === 'boolean' && value !== undefined) throw badOption(rawName, 'without a value', value)
     const isMissing = value === undefined || (inlineValue === false && value.startsWith('--'))
-    if (known[name] === 'string' && isMissing) throw badOption(rawName, 'followed by a value', value)
+    if (known[name] === 'string' && (isMissing || value.trim() === '')) {
+      throw badOption(rawName, 'followed by a value', value)
+    }
     options[name] = value ?? ''
   }
   const extra = positionals[places.length]
@@ -42,10 +54,23 @@ export function required(option: string, value: string | undefined): string {
 }
 
 export function badOption(option: string, expected: string, value: string | undefined): PosthornError {
-  return new PosthornError('BAD_OPTION', { option, expected, value: value || 'nothing' })
+  return new PosthornError('BAD_OPTION', { option, expected, value: value?.trim() ? value : 'nothing' })
 }
 
-function expectedOptions(known: object): string {
-  const names = Object.keys(known).map((name) => `--${name}`)
-  return names.length === 0 ? 'left out' : `one of ${names.join(', ')}`
+/** The rules name their fields; the reader of the error typed options or set variables. */
+export function asTyped(error: unknown, names: Readonly<Record<string, string>>): unknown {
+  if (!(error instanceof PosthornError) || error.code !== 'BAD_OPTION') return error
+  const option = names[String(error.details.option)]
+  return option === undefined ? error : new PosthornError('BAD_OPTION', { ...error.details, option })
+}
+
+/** What whoever typed an option that there is not may have meant. */
+function insteadOf(name: string, { known = {}, places = [], variables = [] }: Usage): string {
+  const asVariable = name.toUpperCase().replaceAll('-', '_')
+  const variable = variables.find((one) => one === asVariable || one === `POSTHORN_${asVariable}`)
+  if (variable !== undefined) return `left out: ${variable} sets it`
+  const names = Object.keys(known).map((one) => `--${one}`)
+  const expected = names.length === 0 ? 'left out' : `one of ${names.join(', ')}`
+  // A payload such as -5 looks like an option.
+  return places.length === 0 ? expected : `${expected}, or to stand after --`
 }

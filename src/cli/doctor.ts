@@ -1,4 +1,4 @@
-import { readConfig, readServerConfig } from '../config.ts'
+import { environmentVariables, readConfig, readServerConfig } from '../config.ts'
 import { readArguments } from './arguments.ts'
 import type { Command, Out } from './command.ts'
 
@@ -23,7 +23,7 @@ Environment: as for posthorn serve, which may be running meanwhile.`
 export const doctor: Command = {
   help,
   async run(args, out) {
-    const { options } = readArguments(args, { json: 'boolean' }, [])
+    const { options } = readArguments(args, { known: { json: 'boolean' }, variables: environmentVariables })
     const server = readServerConfig()
     const { dataDirectory, database, poolMax } = readConfig({})
     const { checkDatabase, checkDirectory } = await import('./check-database.ts')

@@ -1,49 +1,62 @@
-/** Where a text stops being JSON, in words for whoever typed it; undefined if it is JSON. */
+import { payloadNestingMax } from '../domain/payload.ts'
+
+/** Where a text stops being JSON that can be stored, in words for whoever typed it; undefined if it is. */
 export function findJsonFault(text: string): string | undefined {
-  const at = faultIn(text)
-  if (at === undefined) return undefined
+  const fault = faultIn(text)
+  if (fault === undefined) return undefined
+  const { at, isTooDeep } = fault
   const before = text.slice(0, at).split('\n')
   const place = `line ${before.length}, column ${(before.at(-1) as string).length + 1}`
+  if (isTooDeep) return `it is nested more than ${payloadNestingMax} deep, at ${place}`
   if (at >= text.trimEnd().length) return `it ends too early, at ${place}`
   return `${place} cannot be read, from here on: ${text.slice(at, at + 20).split('\n')[0]}`
 }
 
 class Fault extends Error {
   readonly at: number
+  readonly isTooDeep: boolean
 
-  constructor(at: number) {
-    super('Not JSON')
+  constructor(at: number, { isTooDeep = false } = {}) {
+    super('Not JSON that can be stored')
     this.at = at
+    this.isTooDeep = isTooDeep
   }
 }
 
-function faultIn(text: string): number | undefined {
+function faultIn(text: string): Fault | undefined {
   try {
-    const end = skipSpace(text, endOfValue(text, skipSpace(text, 0)))
-    return end < text.length ? end : undefined
+    const end = skipSpace(text, endOfValue(text, skipSpace(text, 0), 0))
+    return end < text.length ? new Fault(end) : undefined
   } catch (error) {
-    if (error instanceof Fault) return error.at
+    if (error instanceof Fault) return error
     throw error
   }
 }
 
-function endOfValue(text: string, at: number): number {
-  if (text[at] === '{') return endOfList(text, at, '}', endOfMember)
-  if (text[at] === '[') return endOfList(text, at, ']', endOfValue)
+/** `depth`: how many lists and objects it stands in. The bound keeps the stack short, too. */
+function endOfValue(text: string, at: number, depth: number): number {
+  if (text[at] === '{') return endOfList(text, at, depth + 1, { close: '}', endOfItem: endOfMember })
+  if (text[at] === '[') return endOfList(text, at, depth + 1, { close: ']', endOfItem: endOfValue })
   return endOf(scalar, text, at)
 }
 
-function endOfMember(text: string, start: number): number {
+function endOfMember(text: string, start: number, depth: number): number {
   const at = skipSpace(text, endOf(string, text, start))
   if (text[at] !== ':') throw new Fault(at)
-  return endOfValue(text, skipSpace(text, at + 1))
+  return endOfValue(text, skipSpace(text, at + 1), depth)
 }
 
-function endOfList(text: string, start: number, close: string, endOfItem: typeof endOfValue): number {
+interface ListForm {
+  readonly close: string
+  readonly endOfItem: typeof endOfValue
+}
+
+function endOfList(text: string, start: number, depth: number, { close, endOfItem }: ListForm): number {
+  if (depth > payloadNestingMax) throw new Fault(start, { isTooDeep: true })
   let at = skipSpace(text, start + 1)
   if (text[at] === close) return at + 1
   for (;;) {
-    at = skipSpace(text, endOfItem(text, at))
+    at = skipSpace(text, endOfItem(text, at, depth))
     if (text[at] === close) return at + 1
     if (text[at] !== ',') throw new Fault(at)
     at = skipSpace(text, at + 1)

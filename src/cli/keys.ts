@@ -1,10 +1,9 @@
 import { userInfo } from 'node:os'
-import { readServerConfig } from '../config.ts'
+import { databaseVariables, readServerConfig } from '../config.ts'
 import type { PostgresDatabase } from '../db/postgres.ts'
-import { allows, type Scope } from '../domain/api-key.ts'
-import { PosthornError } from '../errors.ts'
+import { allows, defineKey, type KeyOptions, type Scope } from '../domain/api-key.ts'
 import { type ApiKey, createKey, listKeys, revokeKey } from '../operations/api-keys.ts'
-import { badOption, readArguments, required } from './arguments.ts'
+import { asTyped, badOption, readArguments, required } from './arguments.ts'
 import type { Command, Out } from './command.ts'
 
 const help = `posthorn keys create --name <name> --scopes <scopes> [--rate <per second>] [--expires <time>]
@@ -66,7 +65,7 @@ export function readKeysAction(args: readonly string[]): KeysAction {
 
 function create(args: readonly string[]): KeysAction {
   const known = { name: 'string', scopes: 'string', rate: 'string', expires: 'string' } as const
-  const { options } = readArguments(args, known, [])
+  const { options } = readArguments(args, { known, variables: databaseVariables })
   const request = {
     name: required('--name', options.name),
     scopes: required('--scopes', options.scopes)
@@ -75,21 +74,33 @@ function create(args: readonly string[]): KeysAction {
     ratePerSecond: options.rate === undefined ? null : parseRate(options.rate),
     expiresAt: options.expires === undefined ? null : parseTime(options.expires),
   }
+  checkKey(request)
   const run: KeysAction['run'] = async (db, out, { actor, url }) => {
     const key = await createKey(db, { ...request, actor }).catch((error: unknown) => {
-      throw namedAsTyped(error)
+      throw asTyped(error, typedNames)
     })
     out(`Created the key ${key.id} (${key.name}). It is shown this once, and only its hash is kept:`)
     out('')
     out(key.text)
     out('')
-    out(curlLine(key.text, key.scopes, url))
+    out('Set POSTHORN_KEY to it, and try:')
+    out('')
+    out(curlLine(key.scopes, url))
   }
   return { name: 'create', run }
 }
 
+/** Now, because the database may have to be made first. Only its clock can say whether a time is past. */
+function checkKey(request: KeyOptions): void {
+  try {
+    defineKey(request)
+  } catch (error) {
+    throw asTyped(error, typedNames)
+  }
+}
+
 function list(args: readonly string[]): KeysAction {
-  const { options } = readArguments(args, { json: 'boolean' }, [])
+  const { options } = readArguments(args, { known: { json: 'boolean' }, variables: databaseVariables })
   const run: KeysAction['run'] = async (db, out) => {
     const found = await listKeys(db)
     if (options.json !== undefined) return out(JSON.stringify(found.map(toJson), null, 2))
@@ -101,7 +112,7 @@ function list(args: readonly string[]): KeysAction {
 }
 
 function revoke(args: readonly string[]): KeysAction {
-  const { positionals } = readArguments(args, {}, ['<id>'])
+  const { positionals } = readArguments(args, { places: ['<id>'], variables: databaseVariables })
   const given = required('<id>', positionals[0])
   // Whoever has a leaked key at hand pastes all of it, or what is left of it.
   const id = /^ph_([a-z0-9]{12})(_|$)/.exec(given)?.[1] ?? given
@@ -146,16 +157,9 @@ const typedNames: Readonly<Record<string, string>> = {
   expiresAt: '--expires',
 }
 
-/** The rules name their fields; the reader of the error typed options. */
-function namedAsTyped(error: unknown): unknown {
-  if (!(error instanceof PosthornError) || error.code !== 'BAD_OPTION') return error
-  const option = typedNames[String(error.details.option)]
-  return option === undefined ? error : new PosthornError('BAD_OPTION', { ...error.details, option })
-}
-
-/** One call that this key may make. */
-function curlLine(text: string, scopes: readonly Scope[], base: string): string {
-  const curl = `curl -H 'Authorization: Bearer ${text}'`
+/** One call that this key may make. The key is not in it: shells and lists of processes show what was typed. */
+function curlLine(scopes: readonly Scope[], base: string): string {
+  const curl = 'curl -H "Authorization: Bearer $POSTHORN_KEY"'
   if (allows(scopes, 'publish')) {
     return `${curl} -H 'Content-Type: application/json' -d '{"type":"hello","payload":"world"}' ${base}/events`
   }

@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import { badOption } from './arguments.ts'
 import type { Command, Out } from './command.ts'
 import { describeFailure } from './failure.ts'
 import { readManifest } from './version.ts'
@@ -35,7 +36,7 @@ async function main([name = 'serve', ...args]: readonly string[]): Promise<numbe
   }
   if (isHelp(name)) return showHelp(args[0])
   const load = Object.hasOwn(commands, name) ? commands[name] : undefined
-  if (load === undefined) return refuse(name)
+  if (load === undefined) throw unknownCommand(name)
   const ended = args.indexOf('--')
   if (args.slice(0, ended < 0 ? args.length : ended).some((arg) => arg === '--help' || arg === '-h')) {
     return showHelp(name)
@@ -49,7 +50,8 @@ async function showHelp(name: string | undefined): Promise<number> {
     return 0
   }
   const load = Object.hasOwn(commands, name) ? commands[name] : undefined
-  if (load === undefined) return isHelp(name) ? showHelp(undefined) : refuse(name)
+  if (load === undefined && isHelp(name)) return showHelp(undefined)
+  if (load === undefined) throw unknownCommand(name)
   out((await load()).help)
   return 0
 }
@@ -58,11 +60,8 @@ function isHelp(name: string): boolean {
   return name === 'help' || name === '--help' || name === '-h'
 }
 
-function refuse(name: string): number {
-  process.stderr.write(
-    `There is no command ${name}: it is one of ${Object.keys(commands).join(', ')} and help.\n`,
-  )
-  return 2
+function unknownCommand(name: string): Error {
+  return badOption('the command', `one of ${Object.keys(commands).join(', ')} and help`, name)
 }
 
 /** Unless something that was not let go keeps the process: then it has a second, so that output can be written. */

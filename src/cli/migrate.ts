@@ -1,3 +1,4 @@
+import { databaseVariables } from '../config.ts'
 import { readArguments } from './arguments.ts'
 import type { Command } from './command.ts'
 
@@ -15,7 +16,8 @@ Environment: DATABASE_URL or POSTHORN_DATA_DIR, as for posthorn serve.
 export const migrate: Command = {
   help,
   async run(args, out) {
-    const isDryRun = readArguments(args, { 'dry-run': 'boolean' }, []).options['dry-run'] !== undefined
+    const { options } = readArguments(args, { known: { 'dry-run': 'boolean' }, variables: databaseVariables })
+    const isDryRun = options['dry-run'] !== undefined
     const { withDatabase } = await import('./database.ts')
     const { migrate: apply } = await import('../db/migrate.ts')
     await withDatabase({ embedded: isDryRun ? 'existing' : 'any' }, async ({ db }) => {

@@ -1,23 +1,29 @@
-import { readServerConfig } from '../config.ts'
+import type { Transport } from '../client/transport.ts'
+import { readPort } from '../config.ts'
+import { payloadBytesMax } from '../domain/payload.ts'
 import { PosthornError } from '../errors.ts'
-import { readArguments, required } from './arguments.ts'
+import { asTyped, badOption, readArguments } from './arguments.ts'
 import type { Command } from './command.ts'
 import { findJsonFault } from './json-fault.ts'
 
 const help = `posthorn publish <type> [<payload>|-] [options]
+posthorn publish --title <text> --tags <a,b> [<payload>|-] [options]
 
-Publishes one event to a running server and prints it as JSON.
+Publishes one event to a running server and prints it as JSON. With --title the type may be left out: what stands alone
+then is the payload. It is sent again if the server was away or busy, and published once.
 
-  <payload>                 JSON; - reads it from standard input; null when left out
+  <payload>                 JSON; - reads it from standard input; null when left out; -- goes before one such as -5
   --tags <a,b>              makes it work for whoever subscribes to any of these tags
   --title <text>            a title for people
   --ordering-key <key>      events of one key are delivered in the order in which they were published
-  --idempotency-key <key>   publishing the same again with the same key changes nothing
+  --idempotency-key <key>   publishing the same again with the same key changes nothing (a random one)
   --run-at <time>           not before, such as 2027-01-01T00:00:00Z
 
-Environment: POSTHORN_URL (http://127.0.0.1:$PORT, and PORT is 8080), POSTHORN_API_KEY.
+Environment: POSTHORN_URL (http://127.0.0.1:$PORT, and PORT is 8080), POSTHORN_KEY.
 
-  posthorn publish order.created '{"order": 7}' --ordering-key customer-3`
+  posthorn publish order.created '{"order": 7}' --ordering-key customer-3
+  posthorn publish --title 'Send mail' --tags email '{"n": 1}'
+  posthorn publish temperature.changed -- -5`
 
 const known = {
   tags: 'string',
@@ -26,43 +32,83 @@ const known = {
   'idempotency-key': 'string',
   'run-at': 'string',
 } as const
+const places = ['<type>', '<payload>']
+const variables = ['POSTHORN_URL', 'POSTHORN_KEY', 'PORT']
 
 export const publish: Command = {
   help,
   async run(args, out) {
-    const { options, positionals } = readArguments(args, known, ['<type>', '<payload>'])
-    const type = required('<type>', positionals[0])
-    const payload = checkJson(positionals[1] === '-' ? await readInput() : (positionals[1] ?? 'null'))
-    const fields = Object.entries({ type, ...options }).map(
+    const { options, positionals } = readArguments(args, { known, places, variables })
+    // The server takes a comma alone for no tags at all.
+    if (options.tags?.replaceAll(',', '').trim() === '') throw badOption('--tags', 'a,b', options.tags)
+    const { type, payload } = readPlaces(positionals, options.title)
+    const text = checkJson(payload === '-' ? await readInput() : (payload ?? 'null'))
+    const fields = Object.entries({ ...(type !== undefined && { type }), ...options }).map(
       ([name, value]) => `"${name.replaceAll('-', '_')}":${JSON.stringify(value)}`,
     )
-    const { Transport } = await import('../client/transport.ts')
-    const apiKey = process.env.POSTHORN_API_KEY ?? ''
-    const server = new Transport({ url: serverUrl(), ...(apiKey !== '' && { apiKey }) })
-    const answer = await server.send({
+    const answer = await (await connect()).send({
       method: 'POST',
       path: '/events',
       // The payload is stored as it was typed: twenty-digit numbers survive.
-      body: `{${fields.join(',')},"payload":${payload}}`,
-      repeatable: false,
+      body: `{${fields.join(',')},"payload":${text}}`,
+      ...(options['idempotency-key'] === undefined && {
+        headers: { 'idempotency-key': crypto.randomUUID() },
+      }),
+      repeatable: true,
     })
+    const { read } = await import('../client/transport.ts')
+    read(answer, checkPublished)
     out(answer.text)
     return 0
   },
 }
 
-function serverUrl(): string {
-  const url = process.env.POSTHORN_URL ?? ''
-  return url === '' ? `http://127.0.0.1:${readServerConfig().port}` : url
+interface Places {
+  readonly type: string | undefined
+  readonly payload: string | undefined
 }
 
+/** The payload comes last. What stands alone is the type, unless there is a title to go by. */
+function readPlaces([first, second]: readonly string[], title: string | undefined): Places {
+  if (title !== undefined && second === undefined) return { type: undefined, payload: first }
+  if (first === undefined || first === '')
+    throw badOption('<type>', 'given, unless there is a --title', first)
+  return { type: first, payload: second }
+}
+
+/** Something else than Posthorn may answer at that address, and say 200 to everything. */
+function checkPublished(text: string): void {
+  const { id } = JSON.parse(text) as { id?: unknown }
+  if (!Number.isInteger(id)) throw new Error('There is no id in the answer')
+}
+
+async function connect(): Promise<Transport> {
+  const { Transport } = await import('../client/transport.ts')
+  const { POSTHORN_URL: url, POSTHORN_KEY: apiKey } = process.env
+  try {
+    return new Transport({ url: url || `http://127.0.0.1:${readPort()}`, ...(apiKey && { apiKey }) })
+  } catch (error) {
+    throw asTyped(error, { url: 'POSTHORN_URL', apiKey: 'POSTHORN_KEY' })
+  }
+}
+
+/** Byte for byte: what is not UTF-8 is refused, not mended. */
 async function readInput(): Promise<string> {
   const parts: Buffer[] = []
   for await (const part of process.stdin) parts.push(part as Buffer)
-  return Buffer.concat(parts).toString()
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(Buffer.concat(parts))
+  } catch (error) {
+    throw new PosthornError('BAD_PAYLOAD', { reason: 'standard input is not UTF-8' }, { cause: error })
+  }
 }
 
+/** The server would say the same, but of a text that it has been sent. */
 function checkJson(text: string): string {
+  const bytes = Buffer.byteLength(text.trim())
+  if (bytes > payloadBytesMax) {
+    throw new PosthornError('PAYLOAD_TOO_LARGE', { bytes, bytesMax: payloadBytesMax })
+  }
   const reason = findJsonFault(text)
   if (reason !== undefined) throw new PosthornError('BAD_PAYLOAD', { reason })
   return text.trim()

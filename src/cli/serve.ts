@@ -1,4 +1,4 @@
-import { readServerConfig, type ServerConfig } from '../config.ts'
+import { environmentVariables, readServerConfig, type ServerConfig } from '../config.ts'
 import { readArguments } from './arguments.ts'
 import { type Command, isLogging, type Out } from './command.ts'
 import { HeldOutput } from './held-output.ts'
@@ -18,12 +18,13 @@ Environment:
   POSTHORN_DATA_DIR    where the embedded one keeps its data (./posthorn-data)
   POSTHORN_ROLES       what this process does: api, dispatcher, upkeep (all)
   POSTHORN_ADMIN_KEY   a key that may do everything, 16 characters or more
+  POLL_INTERVAL_MS     how often the database is asked for work while there is some (100)
   LOG_LEVEL            silent, fatal, error, warn, info, debug or trace (info)`
 
 export const serve: Command = {
   help,
   async run(args, out) {
-    readArguments(args, {}, [])
+    readArguments(args, { variables: environmentVariables })
     const config = readServerConfig()
     const signals = watchSignals()
     try {

@@ -3,9 +3,10 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { environmentVariables } from '../../src/config.ts'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
 import { eventually } from '../support/signal.ts'
-import { posthorn, type Server, serve, takePort, urlOf } from './process.ts'
+import { posthorn, serve, takePort, urlOf } from './process.ts'
 
 describe('help', () => {
   test.each([[['help']], [['--help']], [['-h']]])('%s lists the commands', async (args) => {
@@ -24,6 +25,11 @@ describe('help', () => {
     expect(await posthorn(['help', name])).toMatchObject({ code: 0, stdout })
   })
 
+  test('serve names every variable that it reads', async () => {
+    const { stdout } = await posthorn(['serve', '--help'])
+    for (const name of environmentVariables) expect(stdout).toMatch(new RegExp(`^  ${name} `, 'm'))
+  })
+
   test('the version is the package’s', async () => {
     expect(await posthorn(['--version'])).toMatchObject({
       code: 0,
@@ -34,22 +40,44 @@ describe('help', () => {
 
 describe('wrong usage', () => {
   test.each([
-    [['cook'], 'There is no command cook'],
-    [['constructor'], 'There is no command constructor'],
-    [['help', 'cook'], 'There is no command cook'],
+    [['cook'], 'BAD_OPTION: Expected the command to be one of serve, publish,'],
+    [['constructor'], 'got constructor'],
+    [['help', 'cook'], 'got cook'],
     [['serve', 'now'], 'got now'],
+    [['serve', '--port', '1'], 'Expected --port to be left out: PORT sets it, got --port.'],
+    [['serve', '--data-dir=x'], 'POSTHORN_DATA_DIR sets it'],
+    [['serve', '--poll-interval-ms=5'], 'POLL_INTERVAL_MS sets it'],
+    [['serve', '--prot', '1'], 'Expected --prot to be left out, got --prot.'],
+    [['migrate', '--database-url', 'x'], 'DATABASE_URL sets it'],
     [['migrate', '--force'], '--force'],
     [['keys', 'rotate'], 'got rotate'],
     [['keys', 'create', '--name', 'a'], '--scopes'],
-    [['publish'], '<type>'],
+    [['keys', 'create', '--name', 'a', '--scopes', 'foo'], 'Expected --scopes to be some of'],
+    [['keys', 'create', '--name', 'a', '--scopes', 'read', '--rate', '-5'], 'Expected --rate to be'],
+    [['publish'], 'Expected <type> to be given, unless there is a --title'],
+    [['publish', ''], 'Expected <type> to be given'],
+    [['publish', '--tags', 'a'], 'Expected <type> to be given'],
+    [['publish', 'a', '--tags', ''], 'Expected --tags to be followed by a value, got nothing.'],
+    [['publish', 'a', '--tags', ','], 'Expected --tags to be a,b, got ,.'],
+    [['publish', 'a', '--title='], 'Expected --title to be followed by a value, got nothing.'],
+    [
+      ['publish', 'a', '--ordering-key', ' '],
+      'Expected --ordering-key to be followed by a value, got nothing.',
+    ],
+    [['publish', 'a', '-5.2'], 'or to stand after --, got -5.2.'],
+    [['publish', 'a', '--key=secret'], 'POSTHORN_KEY sets it, got --key.'],
+    [['publish', 'a', '['.repeat(6_000)], 'BAD_PAYLOAD: '],
+    [['publish', '--title', 'x', 'a.b'], 'BAD_PAYLOAD: '],
     [['publish', 'a', '1', '2'], 'got 2'],
     [['publish', 'a', '{"n":1, }'], 'line 1, column 9'],
     [['doctor', '--jsn'], '--jsn'],
-  ])('%s ends with 2 and one line', async (args, says) => {
-    const { code, stdout, stderr } = await posthorn(args, { POSTHORN_DATA_DIR: '/nowhere/at/all' })
+  ])('%s ends with 2 and one line, and makes nothing', async (args, says) => {
+    const directory = join(tmpdir(), `ph-cli-never-${process.pid}`)
+    const { code, stdout, stderr } = await posthorn(args, { POSTHORN_DATA_DIR: directory })
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
-    expect(stderr).toMatch(/^.+\n$/)
+    expect(stderr).toMatch(/^[A-Z_]+: .+\n$/)
     expect(stderr).toContain(says)
+    expect(existsSync(directory)).toBe(false)
   })
 })
 
@@ -121,7 +149,7 @@ describe('on the embedded database', () => {
     await eventually('calls need a key', async () => (await fetch(`${server.url}/events`)).status === 401)
     expect(performance.now() - madeAt).toBeLessThan(5_000)
 
-    const target = { POSTHORN_URL: server.url, POSTHORN_API_KEY: key }
+    const target = { POSTHORN_URL: server.url, POSTHORN_KEY: key }
     expect(await posthorn(['publish', 'a'], { POSTHORN_URL: server.url })).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(/^UNAUTHORIZED: .*\n$/),
@@ -207,80 +235,5 @@ describe('the doctor', () => {
     const short = await posthorn(['doctor'], { ...env, POSTHORN_ADMIN_KEY: 'admin' })
     expect(short.stdout).toMatch(/^fail {2}keys .*16 to 1000/m)
     await rm(parent, { recursive: true })
-  })
-})
-
-describe('publish', () => {
-  let database: TestDatabase
-  let server: Server
-  let env: Record<string, string>
-  beforeAll(async () => {
-    database = await createTestDatabase('cli_publish')
-    server = await serve({ DATABASE_URL: urlOf(database.connection) })
-    env = { PORT: new URL(server.url).port }
-  })
-  afterAll(async () => {
-    await server.stop()
-    await database.drop()
-  })
-
-  test('prints the event as it was stored, its payload as it was typed', async () => {
-    const options = [
-      '--tags',
-      'a,b',
-      '--title',
-      'An order',
-      '--ordering-key',
-      'k',
-      '--run-at=2127-01-01T00:00:00Z',
-    ]
-    const { code, stdout } = await posthorn(
-      ['publish', 'order.created', '{"n": 12345678901234567890}', ...options],
-      env,
-    )
-    expect(code).toBe(0)
-    expect(stdout).toContain('{"n": 12345678901234567890}')
-    expect(JSON.parse(stdout)).toMatchObject({
-      type: 'order.created',
-      tags: 'a,b',
-      title: 'An order',
-      ordering_key: 'k',
-      run_at: '2127-01-01T00:00:00.000Z',
-    })
-  })
-
-  test('takes the payload from standard input, and null when there is none', async () => {
-    const piped = await posthorn(['publish', 'a', '-'], env, '\n [1,\n2]\n')
-    expect(JSON.parse(piped.stdout)).toMatchObject({ payload: [1, 2] })
-    expect(JSON.parse((await posthorn(['publish', 'a'], env)).stdout)).toMatchObject({ payload: null })
-  })
-
-  test('an idempotency key makes a repeat the same event, and another event an error', async () => {
-    const again = (payload: string) => posthorn(['publish', 'a', payload, '--idempotency-key', 'x'], env)
-    const first = JSON.parse((await again('1')).stdout)
-    expect(JSON.parse((await again('1')).stdout)).toEqual(first)
-    expect(await again('2')).toMatchObject({
-      code: 1,
-      stdout: '',
-      stderr: expect.stringMatching(/^IDEMPOTENCY_MISMATCH: .*\n$/),
-    })
-  })
-
-  test('what the server refuses is said with its code', async () => {
-    expect(await posthorn(['publish', 'a b'], env)).toMatchObject({
-      code: 1,
-      stderr: expect.stringMatching(/^BAD_EVENT: Expected type .*\n$/),
-    })
-  })
-
-  test('a server that is not there is named, with what to do', async () => {
-    const { port, close } = await takePort()
-    await close()
-    expect(await posthorn(['publish', 'a'], { PORT: `${port}` })).toMatchObject({
-      code: 1,
-      stderr: expect.stringMatching(
-        new RegExp(`^UNREACHABLE: .*127\\.0\\.0\\.1:${port}.*posthorn serve.*\n$`),
-      ),
-    })
   })
 })

@@ -13,9 +13,17 @@ test.each([
   ['"a\tb"', 'line 1, column 1 cannot be read, from here on: "a\tb"'],
   ['01', 'line 1, column 2 cannot be read, from here on: 1'],
   ['hello', 'line 1, column 1 cannot be read, from here on: hello'],
+  ['['.repeat(65), 'it is nested more than 64 deep, at line 1, column 65'],
+  ['\n{"a":'.repeat(65), 'it is nested more than 64 deep, at line 66, column 1'],
+  ['['.repeat(6_000), 'it is nested more than 64 deep, at line 1, column 65'],
   ['{} {}', 'line 1, column 4 cannot be read, from here on: {}'],
 ])('%s is told where it cannot be read', (text, fault) => {
   expect(findJsonFault(text)).toBe(fault)
+})
+
+test('64 deep is not too deep', () => {
+  expect(findJsonFault('['.repeat(64) + ']'.repeat(64))).toBeUndefined()
+  expect(findJsonFault(`[${'[{}],'.repeat(100)}1]`)).toBeUndefined()
 })
 
 test('whatever is JSON has no fault, and whatever is not has one', () => {

@@ -25,8 +25,9 @@ test('create prints the key once, and a call that it may make', async () => {
   )
   const text = only(lines.filter((line) => parseKey(line) !== undefined))
   expect(lines[0]).toContain('billing')
+  expect(lines.filter((line) => line.includes(text))).toEqual([text])
   expect(lines.at(-1)).toBe(
-    `curl -H 'Authorization: Bearer ${text}' -H 'Content-Type: application/json' -d '{"type":"hello","payload":"world"}' http://localhost:8080/events`,
+    `curl -H "Authorization: Bearer $POSTHORN_KEY" -H 'Content-Type: application/json' -d '{"type":"hello","payload":"world"}' http://localhost:8080/events`,
   )
   expect(only(await listKeys(db))).toMatchObject({
     id: parseKey(text)?.id,

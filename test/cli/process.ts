@@ -28,7 +28,11 @@ process.on('exit', () => {
 })
 
 /** The built command with an environment of its own, to its end. */
-export function posthorn(args: readonly string[], env: Environment = {}, input = ''): Promise<Ended> {
+export function posthorn(
+  args: readonly string[],
+  env: Environment = {},
+  input: string | Uint8Array = '',
+): Promise<Ended> {
   const child = start(args, env)
   child.stdin?.end(input)
   return endOf(child)

@@ -152,6 +152,26 @@ describe('what is refused, by its name and value', () => {
   })
 })
 
+describe('a DATABASE_URL that is none is refused without a word of it', () => {
+  const long = 'postgres://u:secret@host'
+  test.each([
+    ['shop', 'something else'],
+    ['host=localhost password=secret', 'something else'],
+    ['mysql://u:secret@host/shop', 'mysql://…'],
+    ['postgres:u:secret', 'something else'],
+    [`${long}:port/shop`, 'one that cannot be read'],
+    [`${long}:99999/shop`, 'one that cannot be read'],
+    ['postgresql://u:a@secret%ff@host/shop', 'one that cannot be read'],
+  ])('%s', async (url, got) => {
+    for (const command of [['serve'], ['keys', 'list'], ['doctor']]) {
+      const { code, stdout, stderr } = await posthorn(command, { DATABASE_URL: url })
+      expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+      const expected = 'a postgres:// or postgresql:// URL'
+      expect(stderr).toBe(`BAD_OPTION: Expected DATABASE_URL to be ${expected}, got ${got}.\n`)
+    }
+  })
+})
+
 describe('an address that others can reach', () => {
   test('is refused without keys, and it is said how to make one', async () => {
     const { code, stdout, stderr } = await posthorn(['serve'], { ...env, HOST: '0.0.0.0', PORT: '0' })
