@@ -86,7 +86,7 @@ function checkAddress(client: pg.ClientConfig): void {
     new pg.Client(client)
   } catch {
     // The driver's error would carry the whole address, and so the password, into logs.
-    const value = client.connectionString?.replace(/:\/\/[^@]*@/, '://***@') ?? client.host
+    const value = client.connectionString?.replace(/:\/\/.*@/, '://***@').replace(/\?.*/, '') ?? client.host
     throw new PosthornError('BAD_OPTION', { option: 'connection', expected: 'a postgres:// address', value })
   }
 }
