@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
+import { toBatch, toBinary, toStructured } from '../cloudevents/write.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
-import { toBatch, toBinary, toStructured } from './cloudevents/write.ts'
 import type { Answer } from './route.ts'
 import { named } from './schemas.ts'
 

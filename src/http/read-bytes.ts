@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
+import { mediaTypeOf } from '../cloudevents/content.ts'
 import { PosthornError } from '../errors.ts'
-import { mediaTypeOf } from './cloudevents/content.ts'
 import type { Route } from './route.ts'
 
 /** A payload of a megabyte, and as much again as the fields around it can sensibly take. */

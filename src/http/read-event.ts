@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
+import { isCloudEvent, readCloudEvent, readCloudEventBatch } from '../cloudevents/read.ts'
 import {
   type EventFields,
   type EventInput,
@@ -9,7 +10,6 @@ import {
 } from '../domain/event.ts'
 import { decodeUtf8, readElements, readMembers } from '../domain/json-members.ts'
 import { PosthornError } from '../errors.ts'
-import { isCloudEvent, readCloudEvent, readCloudEventBatch } from './cloudevents/read.ts'
 import { badField, parseNamed, type ReadEvent, readFields, withAttribute } from './read-fields.ts'
 
 /** A request that publishes. */

@@ -4,8 +4,8 @@ import type { AddressInfo } from 'node:net'
 import { buffer } from 'node:stream/consumers'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { type CloudEventIn, isCloudEvent, readCloudEvent } from '../../src/http/cloudevents/read.ts'
-import { toBinary, toStructured } from '../../src/http/cloudevents/write.ts'
+import { type CloudEventIn, isCloudEvent, readCloudEvent } from '../../src/cloudevents/read.ts'
+import { toBinary, toStructured } from '../../src/cloudevents/write.ts'
 import {
   check,
   readHeaders,

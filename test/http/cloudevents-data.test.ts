@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { toBinary, toStructured } from '../../src/http/cloudevents/write.ts'
+import { toBinary, toStructured } from '../../src/cloudevents/write.ts'
 import {
   check,
   readHeaders,

@@ -1,10 +1,10 @@
 import { type IncomingHttpHeaders, validateHeaderName } from 'node:http'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { readCloudEvent, readCloudEventBatch } from '../../src/cloudevents/read.ts'
+import { toBinary, toStructured } from '../../src/cloudevents/write.ts'
 import { parseEvent } from '../../src/domain/event.ts'
 import { PosthornError } from '../../src/errors.ts'
-import { readCloudEvent, readCloudEventBatch } from '../../src/http/cloudevents/read.ts'
-import { toBinary, toStructured } from '../../src/http/cloudevents/write.ts'
 import {
   check,
   parts,

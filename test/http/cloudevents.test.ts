@@ -1,9 +1,9 @@
 import { CloudEvent, HTTP, type Message } from 'cloudevents'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { type CloudEventIn, isCloudEvent, readCloudEvent } from '../../src/cloudevents/read.ts'
+import { type BinaryCloudEvent, toBatch, toBinary, toStructured } from '../../src/cloudevents/write.ts'
 import { parseEvent } from '../../src/domain/event.ts'
-import { type CloudEventIn, isCloudEvent, readCloudEvent } from '../../src/http/cloudevents/read.ts'
-import { type BinaryCloudEvent, toBatch, toBinary, toStructured } from '../../src/http/cloudevents/write.ts'
 import {
   batchType,
   check,

@@ -1,14 +1,14 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import fc from 'fast-check'
 import { expect } from 'vitest'
-import { type EventAttributes, type EventInput, parseEvent, storedEvent } from '../../src/domain/event.ts'
 import {
   type CloudEventIn,
   type RequestParts,
   readCloudEvent,
   readCloudEventBatch,
-} from '../../src/http/cloudevents/read.ts'
-import type { BinaryCloudEvent } from '../../src/http/cloudevents/write.ts'
+} from '../../src/cloudevents/read.ts'
+import type { BinaryCloudEvent } from '../../src/cloudevents/write.ts'
+import { type EventAttributes, type EventInput, parseEvent, storedEvent } from '../../src/domain/event.ts'
 
 export const structuredType = 'application/cloudevents+json; charset=utf-8'
 export const batchType = 'application/cloudevents-batch+json'

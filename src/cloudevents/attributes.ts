@@ -1,6 +1,6 @@
-import type { EventAttributes } from '../../domain/event.ts'
-import { isLongerThan, isStorable, toDetail } from '../../domain/text.ts'
-import { PosthornError } from '../../errors.ts'
+import type { EventAttributes } from '../domain/event.ts'
+import { isLongerThan, isStorable, toDetail } from '../domain/text.ts'
+import { PosthornError } from '../errors.ts'
 import { attributeName, base64Mark, contentTypePattern, noDataMark } from './content.ts'
 
 /** The attributes of one CloudEvent as they came. Those of `textAttributes` are texts, and not empty. */

@@ -1,4 +1,4 @@
-import type { EventAttributes, StoredEventFields } from '../../domain/event.ts'
+import type { EventAttributes, StoredEventFields } from '../domain/event.ts'
 import { attributeName, base64Mark, contentTypePattern, isBase64, isJsonType, noDataMark } from './content.ts'
 import { encodeHeaderValue } from './header.ts'
 
