@@ -27,6 +27,10 @@ create table __schema__.subscriptions (
   status text not null default 'active' check (status in ('active', 'paused', 'draining', 'suspended', 'deleted')),
   types text[] not null default '{}',
   tags text[],                         -- null: whatever its tags; else any of these
+  filter json,                         -- what else it asks of an event, as it was given
+  conditions jsonb,                    -- the same, as routing reads it
+  key_pointer text,                    -- where in the event its ordering key is; null: the event's own counts
+  key_path text[],
   on_exhausted text not null default 'skip' check (on_exhausted in ('skip', 'block')),
   retry jsonb not null,
   lease_ms int not null,

@@ -33,23 +33,97 @@ begin
   return patterns;
 end $$;
 
-create function __schema__.route(type text, tags text[]) returns int[] language plpgsql stable as $$
+-- What wants events of a kind. `picky`: some of it looks into each event before it takes it, or for its key.
+create function __schema__.route(type text, tags text[], out owed int[], out picky boolean) language plpgsql stable as $$
 declare
   patterns text[] := __schema__.patterns_for(type);
 begin
-  return array(
-    select o.no from (
-      select s.no
-      from __schema__.routes r
-      join __schema__.subscriptions s on s.no = r.subscription
-      where r.pattern = any(patterns)
-        and s.status <> 'deleted'
-        and (s.tags is null or s.tags && route.tags)
-      union
-      select 0 where route.tags is not null   -- an event with tags is work, owed once to the pull queue
-    ) as o
-    order by o.no);
+  select coalesce(array_agg(o.no order by o.no), '{}'), coalesce(bool_or(o.picky), false)
+  into owed, picky
+  from (
+    select s.no, num_nonnulls(s.conditions, s.key_path) > 0 as picky
+    from __schema__.routes r
+    join __schema__.subscriptions s on s.no = r.subscription
+    where r.pattern = any(patterns)
+      and s.status <> 'deleted'
+      and (s.tags is null or s.tags && route.tags)
+    union
+    select 0, false where route.tags is not null   -- an event with tags is work, owed once to the pull queue
+  ) as o;
 end $$;
+
+-- What a path leads to: into the payload, which may be anything, or into the event's own fields.
+create function __schema__.event_value(path text[], payload text, fields json) returns json language sql immutable as $$
+  select case
+    when path[1] <> 'payload' then fields #> path
+    when cardinality(path) = 1 then payload::json
+    else payload::json #> path[2:]
+  end
+$$;
+
+-- A payload that cannot be read (JSON may hold what no text can) matches nothing, and fails nobody.
+create function __schema__.meets(conditions jsonb, payload text, fields json) returns boolean language plpgsql immutable as $$
+declare
+  c record;
+  found jsonb;
+  met boolean;
+begin
+  for c in select x.path, x.op, x.operand from jsonb_to_recordset(conditions) as x(path text[], op text, operand jsonb) loop
+    found := __schema__.event_value(c.path, payload, fields)::jsonb;
+    met := case c.op
+      when 'exists' then (found is not null) = (c.operand = 'true')
+      when 'any' then exists (select 1 from jsonb_array_elements(c.operand) as o(value) where o.value = found)
+      when 'prefix' then jsonb_typeof(found) = 'string' and starts_with(found #>> '{}', c.operand #>> '{}')
+      else jsonb_typeof(found) = 'number' and case c.op
+        when 'gt' then found::numeric > c.operand::numeric
+        when 'gte' then found::numeric >= c.operand::numeric
+        when 'lt' then found::numeric < c.operand::numeric
+        when 'lte' then found::numeric <= c.operand::numeric
+      end
+    end;
+    if met is not true then return false; end if;
+  end loop;
+  return true;
+exception when data_exception or program_limit_exceeded then
+  return false;
+end $$;
+
+-- A scalar by its text; anything else, or nothing, or too much: no key, so no order.
+create function __schema__.key_at(path text[], payload text, fields json) returns text language plpgsql immutable as $$
+declare
+  found json := __schema__.event_value(path, payload, fields);
+  key text;
+begin
+  if found is null or json_typeof(found) not in ('string', 'number', 'boolean') then return null; end if;
+  key := found #>> '{}';
+  return case when length(key) between 1 and 255 then key end;
+exception when data_exception or program_limit_exceeded then
+  return null;
+end $$;
+
+-- The fields that a filter or a key may name.
+create function __schema__.event_fields(type text, title text, description text, tags text[], ordering_key text,
+  concurrency_key text, version text, source json, correlation_id text, causation_id text, attributes json
+) returns json language sql immutable as $$
+  select json_build_object('type', type, 'title', title, 'description', description, 'tags', tags, 'ordering_key', ordering_key,
+    'concurrency_key', concurrency_key, 'version', version, 'source', source, 'correlation_id', correlation_id,
+    'causation_id', causation_id, 'attributes', attributes)
+$$;
+
+create function __schema__.event_fields(e __schema__.events) returns json language sql immutable as $$
+  select __schema__.event_fields(e.type, e.title, e.description, e.tags, e.ordering_key, e.concurrency_key, e.version, e.source,
+    e.correlation_id, e.causation_id, e.attributes)
+$$;
+
+-- Who would be owed an event that is stored already.
+create function __schema__.owed_by(e __schema__.events) returns int[] language sql stable as $$
+  select array(
+    select s.no
+    from __schema__.route(e.type, e.tags) as r
+    join __schema__.subscriptions s on s.no = any(r.owed)
+    where s.conditions is null or __schema__.meets(s.conditions, e.payload, __schema__.event_fields(e))
+    order by s.no)
+$$;
 
 -- The event as it was, for dead letters. Built of json, not jsonb: the payload keeps its bytes.
 create function __schema__.event_document(e __schema__.events) returns json language sql stable as $$
@@ -185,6 +259,7 @@ declare
   unrouted_ids bigint[];
   ends timestamptz[];
   owed_alike int[];
+  picky_alike boolean;
   handed_over text;
 begin
   given_ids := array(select nextval('__schema__.event_ids') from generate_series(1, cardinality(payloads)));
@@ -195,7 +270,10 @@ begin
     and array_position(ordering_keys, null) is null
     and not exists (select 1 from __schema__.event_types t where t.type = types[1])
   then
-    owed_alike := __schema__.route(types[1], string_to_array(tag_lists[1], ','));
+    select r.owed, r.picky into owed_alike, picky_alike
+    from __schema__.route(types[1], string_to_array(tag_lists[1], ',')) as r;
+  end if;
+  if not picky_alike then
     handed_over := __schema__.publish_alike(given_ids, types[1], tag_lists[1], owed_alike, moment, payloads, titles,
       descriptions, ordering_keys, versions, sources, timestamps, correlation_ids, causation_ids, traceparents,
       attribute_lists, idle, idle_lease_ms, token, worker);
@@ -248,18 +326,36 @@ begin
     ),
     -- One look-up per kind of event in the call, not per event.
     kind as materialized (
-      select k.type, k.tag_list, __schema__.route(k.type, string_to_array(k.tag_list, ',')) as owed,
-        t.max_age_ms, t.require_route
+      select k.type, k.tag_list, o.owed, o.picky, t.max_age_ms, t.require_route
       from (select distinct coalesce(i.type, '') as type, coalesce(i.tag_list, '') as tag_list from item i) as d
       cross join lateral (select nullif(d.type, '') as type, nullif(d.tag_list, '') as tag_list) as k
+      cross join lateral __schema__.route(k.type, string_to_array(k.tag_list, ',')) as o
       left join __schema__.event_types t on t.type = k.type
     ),
+    -- The few that somebody has to look into.
+    looked_into as materialized (
+      select i.place, f.fields,
+        array(
+          select s.no
+          from __schema__.subscriptions s
+          where s.no = any(k.owed) and (s.conditions is null or __schema__.meets(s.conditions, i.payload, f.fields))
+          order by s.no
+        ) as owed
+      from item i
+      join kind k on coalesce(k.type, '') = coalesce(i.type, '') and coalesce(k.tag_list, '') = coalesce(i.tag_list, '')
+      cross join lateral (
+        select __schema__.event_fields(i.type, i.title, i.description, i.tags, i.ordering_key, i.concurrency_key, i.version,
+          i.source, i.correlation_id, i.causation_id, i.attributes) as fields
+      ) as f
+      where k.picky
+    ),
     routed as materialized (
-      select i.*, k.owed, coalesce(i.require_route, k.require_route, false) as must_route,
+      select i.*, coalesce(l.owed, k.owed) as owed, l.fields, coalesce(i.require_route, k.require_route, false) as must_route,
         coalesce(i.expires_at, greatest(moment, i.run_at) + k.max_age_ms * interval '1 ms') as ends_at,
         case when i.run_at > moment then i.run_at end as due_at
       from item i
       join kind k on coalesce(k.type, '') = coalesce(i.type, '') and coalesce(k.tag_list, '') = coalesce(i.tag_list, '')
+      left join looked_into l on l.place = i.place
     ),
     stored as (
       insert into __schema__.events (id, type, title, description, tags, payload, ordering_key, concurrency_key,
@@ -271,18 +367,21 @@ begin
       from routed r
     ),
     target as materialized (
-      select k.type, k.tag_list, s.no, s.key_concurrency is not null as gated, s.via = 'pull' as pulled
+      select k.type, k.tag_list, s.no, s.key_concurrency is not null as gated, s.via = 'pull' as pulled, s.key_path
       from kind k
       cross join lateral unnest(k.owed) as o(no)
       join __schema__.subscriptions s on s.no = o.no
     ),
     delivery as materialized (
-      select r.place, r.id, t.no, r.ordering_key, r.due_at, r.ends_at as expires_at,
+      select r.place, r.id, t.no, r.due_at, r.ends_at as expires_at,
+        case when t.key_path is null then r.ordering_key else __schema__.key_at(t.key_path, r.payload, r.fields) end
+          as ordering_key,
         case when t.gated then r.concurrency_key end as concurrency_key,
         case when t.pulled then r.tags end as tags,
         case when t.no = 0 then r.max_retries end as max_failures
       from routed r
       join target t on coalesce(t.type, '') = coalesce(r.type, '') and coalesce(t.tag_list, '') = coalesce(r.tag_list, '')
+      where t.no = any(r.owed)
     ),
     -- Without a key a delivery is ready, or deferred until it is due. With one it enters its lane through the
     -- inbox; if it is delayed, only when it is due, and until then it holds nobody up.

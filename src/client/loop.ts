@@ -80,6 +80,8 @@ function subscriptionOf({
     via: 'pull',
     types: [],
     tags: null,
+    filter: null,
+    orderingKey: null,
     status: 'active',
     retry: { kind: 'fixed', delayMs: 0, failuresMax: Number.POSITIVE_INFINITY },
     leaseMs: leaseSeconds * 1000,

@@ -1,4 +1,5 @@
 import { PosthornError } from '../errors.ts'
+import { type EventFilter, parseFilter, parsePointer } from './filter.ts'
 import { checkPattern } from './pattern.ts'
 import { checkRetryPolicy, defaultRetry, type RetryPolicy } from './retry.ts'
 import { parseTags } from './tags.ts'
@@ -6,11 +7,15 @@ import { parseTags } from './tags.ts'
 /** What a subscription asks for and how its deliveries are treated. Stored; the same on every node. */
 export interface SubscriptionDefinition {
   readonly name: string
-  readonly via: 'handler' | 'pull'
+  readonly via: 'handler' | 'pull' | 'webhook'
   /** Type patterns: `order.created`, `order.*`, `*`. */
   readonly types: readonly string[]
   /** Any of these; null: whatever its tags. */
   readonly tags: readonly string[] | null
+  /** What else it asks of an event, by JSON pointer; null: nothing. */
+  readonly filter: EventFilter | null
+  /** A JSON pointer to what lanes go by; null: the event's own ordering key. */
+  readonly orderingKey: string | null
   readonly retry: RetryPolicy
   readonly leaseMs: number
   readonly timeoutMs: number | null
@@ -34,6 +39,10 @@ export interface Subscription extends SubscriptionDefinition {
 export interface SubscriptionOptions {
   readonly name: string
   readonly tags?: string | readonly string[]
+  /** `{"/payload/paid": true}`: takes only events for which all of this holds. */
+  readonly filter?: EventFilter
+  /** A JSON pointer such as `/payload/customer`: order is kept for each of its values. */
+  readonly orderingKey?: string
   /** A whole policy, or what differs from the default one. */
   readonly retry?: RetryPolicy | Partial<Omit<Extract<RetryPolicy, { kind: 'exponential' }>, 'kind'>>
   readonly leaseMs?: number
@@ -47,6 +56,7 @@ export interface SubscriptionOptions {
 const defaults = {
   handler: { retry: defaultRetry.handler, leaseMs: 30_000, timeoutMs: 15 * 60_000 },
   pull: { retry: defaultRetry.pull, leaseMs: 60_000, timeoutMs: null },
+  webhook: { retry: defaultRetry.webhook, leaseMs: 30_000, timeoutMs: 10_000 },
 } as const
 
 export function defineSubscription(
@@ -55,18 +65,22 @@ export function defineSubscription(
   options: SubscriptionOptions,
 ): SubscriptionDefinition {
   for (const type of types) checkPattern(type)
-  const { name, tags, retry, leaseMs, timeoutMs, onExhausted } = options
+  const { name, tags, filter, orderingKey, retry, leaseMs, timeoutMs, onExhausted } = options
   if (typeof name !== 'string' || !namePattern.test(name)) {
     throw badOption('name', '1 to 100 of A-Z a-z 0-9 _ . : -', name)
   }
   if (onExhausted !== undefined && onExhausted !== 'skip' && onExhausted !== 'block') {
     throw badOption('onExhausted', '"skip" or "block"', onExhausted)
   }
+  if (filter !== undefined) parseFilter(filter)
+  if (orderingKey !== undefined) parsePointer('ordering_key', orderingKey)
   return Object.freeze({
     name,
     via,
     types: [...new Set(types)],
     tags: tags === undefined ? null : parseTags(tags),
+    filter: filter ?? null,
+    orderingKey: orderingKey ?? null,
     retry: parseRetry(via, retry),
     leaseMs: integer('leaseMs', leaseMs ?? defaults[via].leaseMs, 1_000, 43_200_000),
     timeoutMs:

@@ -77,12 +77,19 @@ function readJson(
   const text = decodeUtf8(bytes)
   let value: unknown
   try {
-    value = JSON.parse(text)
+    value = text.includes('__proto__') ? JSON.parse(text, refuseProto) : JSON.parse(text)
   } catch (error) {
+    if (error instanceof PosthornError) throw error
     const reason = (error as Error).message.split('\n', 1)[0]?.slice(0, 200)
     throw new PosthornError('BAD_JSON', { reason: bytes.length === 0 ? 'it is empty' : reason })
   }
   return check(body.schema, value)
+}
+
+/** No schema sees a member of this name, so that it would be dropped in silence. */
+function refuseProto(key: string, value: unknown): unknown {
+  if (key === '__proto__') throw badField(key, 'left out', value)
+  return value
 }
 
 /** curl's own default is let pass: whoever forgets the header means JSON. */

@@ -1,11 +1,37 @@
 import { z } from 'zod'
+import { pointerCharsMax, pointerForm } from '../domain/filter.ts'
 import { rateMax, rateMin } from '../domain/subscription.ts'
 import { named, pageFields, tagsIn, time, typeFilter } from './schemas.ts'
+
+const scalar = z.union([z.string(), z.number(), z.boolean(), z.null()])
+const bound = z.number().optional()
+const condition = z.union([
+  scalar,
+  z.array(scalar).min(1).max(100),
+  z.strictObject({ exists: z.boolean() }),
+  z.strictObject({ prefix: z.string().min(1) }),
+  z
+    .strictObject({ gt: bound, gte: bound, lt: bound, lte: bound })
+    .refine((given) => Object.keys(given).length > 0)
+    .meta({ minProperties: 1 }),
+])
+const pointer = z.string().max(pointerCharsMax).regex(pointerForm)
 
 const subscriberFields = {
   name: z.string().regex(/^[A-Za-z0-9_.:-]{1,100}$/),
   event_types: z.array(typeFilter).max(1000),
   tags: tagsIn.nullable(),
+  filter: z
+    .record(pointer, condition)
+    .refine((given) => Object.keys(given).length > 0 && Object.keys(given).length <= 20)
+    .meta({ minProperties: 1, maxProperties: 20 })
+    .nullable()
+    .describe('By JSON pointer into the event: a value, a list of which one must fit, or a condition.'),
+  ordering_key: pointer
+    .nullable()
+    .describe(
+      'A JSON pointer into the event: order is kept for each value. Else the event’s own key counts.',
+    ),
   on_exhausted: z.enum(['skip', 'block']),
   retry_backoff_seconds: z.array(z.number().min(0).max(2_592_000)).min(1).max(100).nullable(),
   max_retries: z
@@ -46,6 +72,8 @@ export const subscriber = named(
     via: z.enum(['handler', 'pull', 'webhook']),
     event_types: z.array(z.string()),
     tags: z.string().nullable(),
+    filter: z.record(z.string(), z.unknown()).nullable(),
+    ordering_key: z.string().nullable(),
     status: z.string(),
     is_active: z.boolean(),
     on_exhausted: z.enum(['skip', 'block']),

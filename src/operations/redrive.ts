@@ -40,7 +40,9 @@ const redriveStatement = defineStatement(
     for update
   ),
   owed as materialized (
-    select l.id, l.event_id, s.no, l.attempts, e.ordering_key, e.max_retries,
+    select l.id, l.event_id, s.no, l.attempts, e.max_retries,
+      case when s.key_path is null then e.ordering_key
+        else __schema__.key_at(s.key_path, e.payload, __schema__.event_fields(e)) end as ordering_key,
       case when s.key_concurrency is not null then e.concurrency_key end as concurrency_key,
       case when s.via = 'pull' then e.tags end as tags,
       l.subscription is null as unrouted,
@@ -48,7 +50,7 @@ const redriveStatement = defineStatement(
     from letter l
     join __schema__.events e on e.id = l.event_id
     cross join lateral unnest(
-      case when l.subscription is null then __schema__.route(e.type, e.tags) else array[l.subscription] end) as o(no)
+      case when l.subscription is null then __schema__.owed_by(e) else array[l.subscription] end) as o(no)
     join __schema__.subscriptions s on s.no = o.no and s.status <> 'deleted'
     left join blocked b on b.subscription = s.no and b.blocked_by = e.id
   ),
@@ -59,7 +61,7 @@ const redriveStatement = defineStatement(
   ),
   routed as (
     update __schema__.events e
-    set owed = __schema__.route(e.type, e.tags)
+    set owed = __schema__.owed_by(e)
     where e.id in (select o.event_id from owed o where o.unrouted)
   ),
   recorded as (

@@ -6,4 +6,7 @@ export async function isRouted(db: Database, type: string): Promise<boolean> {
   return rows[0]?.[0] ?? false
 }
 
-const isRoutedStatement = defineStatement('is_routed', `select __schema__.route($1, null) <> '{}'`)
+const isRoutedStatement = defineStatement(
+  'is_routed',
+  `select r.owed <> '{}' from __schema__.route($1, null) as r`,
+)

@@ -1,4 +1,5 @@
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
+import { parseFilter, parsePointer } from '../domain/filter.ts'
 import type { Subscription, SubscriptionDefinition, SubscriptionStatus } from '../domain/subscription.ts'
 import { PosthornError } from '../errors.ts'
 
@@ -34,6 +35,10 @@ async function writeSubscription(
     definition.via,
     definition.types,
     definition.tags,
+    definition.filter === null ? null : JSON.stringify(definition.filter),
+    definition.filter === null ? null : JSON.stringify(parseFilter(definition.filter)),
+    definition.orderingKey,
+    definition.orderingKey === null ? null : parsePointer('ordering_key', definition.orderingKey),
     definition.onExhausted,
     JSON.stringify(definition.retry),
     definition.leaseMs,
@@ -140,16 +145,17 @@ export async function abandonedSubscriptions(db: Database): Promise<string[]> {
   return rows.map(([name]) => name)
 }
 
-const columns = `s.no, s.id, s.name, s.via, s.status, s.types, s.tags, s.on_exhausted, s.retry, s.lease_ms, s.timeout_ms,
+const columns = `s.no, s.id, s.name, s.via, s.status, s.types, s.tags, s.filter, s.key_pointer, s.on_exhausted, s.retry, s.lease_ms, s.timeout_ms,
     s.max_concurrency, s.rate_per_second, s.key_concurrency`
 
 const upsertStatement = defineStatement(
   'upsert_subscription',
-  `insert into __schema__.subscriptions as s (id, name, via, types, tags, on_exhausted, retry, lease_ms, timeout_ms,
-    max_concurrency, rate_per_second, key_concurrency, handler_seen_at)
-  values (__schema__.uuid_v7(), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, __schema__.clock())
+  `insert into __schema__.subscriptions as s (id, name, via, types, tags, filter, conditions, key_pointer, key_path, on_exhausted, retry,
+    lease_ms, timeout_ms, max_concurrency, rate_per_second, key_concurrency, handler_seen_at)
+  values (__schema__.uuid_v7(), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, __schema__.clock())
   on conflict (name) where status <> 'deleted' do update
-  set types = excluded.types, tags = excluded.tags, on_exhausted = excluded.on_exhausted, retry = excluded.retry,
+  set types = excluded.types, tags = excluded.tags, filter = excluded.filter, conditions = excluded.conditions,
+    key_pointer = excluded.key_pointer, key_path = excluded.key_path, on_exhausted = excluded.on_exhausted, retry = excluded.retry,
     lease_ms = excluded.lease_ms, timeout_ms = excluded.timeout_ms, max_concurrency = excluded.max_concurrency,
     rate_per_second = excluded.rate_per_second, key_concurrency = excluded.key_concurrency,
     handler_seen_at = excluded.handler_seen_at, updated_at = __schema__.clock()
@@ -244,6 +250,8 @@ type SubscriptionRow = [
   status: SubscriptionStatus,
   types: string[],
   tags: string[] | null,
+  filter: Subscription['filter'],
+  orderingKey: string | null,
   onExhausted: Subscription['onExhausted'],
   retry: Subscription['retry'],
   leaseMs: number,
@@ -254,7 +262,8 @@ type SubscriptionRow = [
 ]
 
 function fromRow(row: SubscriptionRow): Subscription {
-  const [no, id, name, via, status, types, tags, onExhausted, retry, leaseMs, timeoutMs, ...limits] = row
+  const [no, id, name, via, status, types, tags, filter, orderingKey, onExhausted, ...rest] = row
+  const [retry, leaseMs, timeoutMs, ...limits] = rest
   const [maxConcurrency, ratePerSecond, keyConcurrency] = limits
   return {
     no,
@@ -264,6 +273,8 @@ function fromRow(row: SubscriptionRow): Subscription {
     status,
     types,
     tags,
+    filter,
+    orderingKey,
     onExhausted,
     retry,
     leaseMs,

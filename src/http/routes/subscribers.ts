@@ -140,11 +140,14 @@ function checkPull({ via, name }: DatedSubscription): void {
 
 function optionsOf(name: string, change: Omit<Change, 'event_types' | 'is_active'>): SubscriptionOptions {
   const { tags, on_exhausted, lease_seconds, max_concurrency, rate_per_second, key_concurrency } = change
+  const { filter, ordering_key: orderingKey } = change
   const retry = retryOf(change)
   const wanted = tags == null ? null : readAnyTags(tags)
   return {
     name,
     ...(wanted !== null && { tags: wanted }),
+    ...(filter != null && { filter }),
+    ...(orderingKey != null && { orderingKey }),
     ...(on_exhausted !== undefined && { onExhausted: on_exhausted }),
     ...(lease_seconds !== undefined && { leaseMs: lease_seconds * 1000 }),
     ...(max_concurrency != null && { maxConcurrency: max_concurrency }),
@@ -178,6 +181,8 @@ function changedOptions(now: Subscription, change: Change): SubscriptionOptions 
   const kept: Change = {
     ...{
       tags: now.tags?.join(',') ?? null,
+      filter: now.filter as Change['filter'],
+      ordering_key: now.orderingKey,
       on_exhausted: now.onExhausted,
       lease_seconds: now.leaseMs / 1000,
     },
@@ -208,6 +213,7 @@ function wireOf(subscription: DatedSubscription) {
   const { id, name, via, types, tags, status, onExhausted, retry, leaseMs } = subscription
   return {
     ...{ id, name, via, event_types: types, tags: tags?.join(',') ?? null },
+    ...{ filter: subscription.filter, ordering_key: subscription.orderingKey },
     ...{ status, is_active: status === 'active', on_exhausted: onExhausted },
     retry_backoff_seconds: retry.kind === 'schedule' ? retry.delaysMs.map((ms) => ms / 1000) : null,
     retry_delay_seconds: retry.kind === 'fixed' ? retry.delayMs / 1000 : null,

@@ -55,7 +55,8 @@ export class Values {
     }
   }
 
-  #objectOf({ properties = {}, required = [], additionalProperties }: JsonSchema): fc.Arbitrary<Tree> {
+  #objectOf(schema: JsonSchema): fc.Arbitrary<Tree> {
+    const { properties = {}, required = [], additionalProperties, propertyNames, minProperties = 0 } = schema
     const fields = Object.entries(properties as Record<string, JsonSchema>).map(([name, schema]) => {
       const value = this.fitting(schema, name).map((tree): [string, Tree][] => [[name, tree]])
       const without = required.includes(name) ? 0 : (absences[name] ?? 8)
@@ -65,10 +66,13 @@ export class Values {
       typeof additionalProperties === 'object'
         ? fc.array(
             fc.tuple(
-              fc.stringMatching(/^[a-z][a-z0-9]{0,9}$/),
+              propertyNames === undefined
+                ? fc.stringMatching(/^[a-z][a-z0-9]{0,9}$/)
+                : textOf(propertyNames as JsonSchema),
               this.fitting(additionalProperties as JsonSchema),
             ),
             {
+              minLength: minProperties as number,
               maxLength: 3,
             },
           )
@@ -105,6 +109,7 @@ const looking = [
   /^[a-z]{1,5}(\.[a-z]{1,5}){0,3}$/,
   /^[a-z]{1,9}\.\*$/,
   /^[a-z]{0,5}(,[a-z]{1,5}){0,4}$/,
+  /^\/(payload|type|source)(\/[a-z~01]{1,5}){0,2}$/,
 ]
 
 function fits(pattern: string): (text: string) => boolean {

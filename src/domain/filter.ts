@@ -1,0 +1,95 @@
+import { PosthornError } from '../errors.ts'
+import { isStorable, toDetail } from './text.ts'
+
+/** What a subscription asks of an event besides its type and tags, by JSON pointer: all of it must hold. */
+export type EventFilter = Readonly<Record<string, unknown>>
+
+/** One condition as routing reads it. */
+export interface FilterCondition {
+  readonly path: readonly string[]
+  readonly op: 'any' | 'exists' | 'prefix' | 'gt' | 'gte' | 'lt' | 'lte'
+  readonly operand: unknown
+}
+
+const pointersMax = 20
+const operandsMax = 100
+export const pointerCharsMax = 500
+const roots = [
+  ...['payload', 'type', 'title', 'description', 'tags', 'ordering_key', 'concurrency_key', 'version'],
+  ...['source', 'correlation_id', 'causation_id', 'attributes'],
+]
+/** What a pointer looks like. */
+export const pointerForm = new RegExp(`^/(${roots.join('|')})(/([^~/]|~[01])*)*$`, 'u')
+
+/**
+ * `{"/payload/paid": true}`: equals. A list: any of these. An object: `exists`, `prefix`, `gt`, `gte`, `lt`, `lte`.
+ */
+export function parseFilter(filter: unknown): FilterCondition[] {
+  if (!isObject(filter)) throw badFilter('filter', 'conditions by JSON pointer', filter)
+  const pointers = Object.keys(filter).length
+  if (pointers === 0 || pointers > pointersMax) {
+    throw badFilter('filter', `1 to ${pointersMax} conditions`, filter)
+  }
+  return Object.entries(filter).flatMap(([pointer, wanted]) => {
+    const path = parsePointer(`filter ${pointer}`, pointer)
+    return conditionsOf(pointer, wanted).map((one) => ({ path, ...one }))
+  })
+}
+
+/** RFC 6901, into the event: `/payload/invoice/id`, `/type`. Throws BAD_FIELD under that name. */
+export function parsePointer(field: string, pointer: unknown): string[] {
+  const isPointer =
+    typeof pointer === 'string' &&
+    pointer.length <= pointerCharsMax &&
+    pointerForm.test(pointer) &&
+    isStorable(pointer)
+  if (isPointer) {
+    return pointer
+      .slice(1)
+      .split('/')
+      .map((token) => token.replaceAll('~1', '/').replaceAll('~0', '~'))
+  }
+  throw badFilter(field, `a JSON pointer that begins with one of /${roots.join(', /')}`, pointer)
+}
+
+function conditionsOf(pointer: string, wanted: unknown): Omit<FilterCondition, 'path'>[] {
+  if (isScalar(wanted)) return [{ op: 'any', operand: [wanted] }]
+  if (Array.isArray(wanted)) {
+    if (wanted.length > 0 && wanted.length <= operandsMax && wanted.every(isScalar)) {
+      return [{ op: 'any', operand: wanted }]
+    }
+    throw badFilter(`filter ${pointer}`, `1 to ${operandsMax} texts, numbers, booleans or nulls`, wanted)
+  }
+  if (!isObject(wanted) || Object.keys(wanted).length === 0) throw badCondition(pointer, wanted)
+  return Object.entries(wanted).map(([op, operand]) => {
+    if (op === 'exists' && typeof operand === 'boolean') return { op, operand }
+    if (op === 'prefix' && typeof operand === 'string' && operand !== '') return { op, operand }
+    if (isBound(op) && typeof operand === 'number') return { op, operand }
+    throw badCondition(pointer, wanted)
+  })
+}
+
+function isBound(op: string): op is 'gt' | 'gte' | 'lt' | 'lte' {
+  return op === 'gt' || op === 'gte' || op === 'lt' || op === 'lte'
+}
+
+function isScalar(value: unknown): boolean {
+  if (typeof value === 'string') return isStorable(value)
+  return value === null || typeof value === 'number' || typeof value === 'boolean'
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function badCondition(pointer: string, wanted: unknown): PosthornError {
+  return badFilter(
+    `filter ${pointer}`,
+    'a value, a list of values, or exists, prefix, gt, gte, lt, lte',
+    wanted,
+  )
+}
+
+function badFilter(field: string, expected: string, value: unknown): PosthornError {
+  return new PosthornError('BAD_FIELD', { field, expected, value: toDetail(value) })
+}
