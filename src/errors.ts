@@ -41,6 +41,17 @@ const errors = {
     status: 503,
     message: 'The idempotency key {key} is held by a transaction that has not ended: try again.',
   },
+  BAD_SIGNATURE: { status: 401, message: 'This webhook is not signed as it should be: {reason}.' },
+  SECRET_KEY_MISSING: {
+    status: 503,
+    message:
+      'Secrets can only be stored encrypted: set POSTHORN_SECRET_KEY to the output of openssl rand -base64 32.',
+  },
+  SECRET_KEY_WRONG: {
+    status: 503,
+    message:
+      'A secret is sealed with the key {keyId}, which POSTHORN_SECRET_KEY does not have or which does not open it.',
+  },
   NOT_FOUND: { status: 404, message: 'There is no {what} {id}.' },
   LEASE_LOST: {
     status: 409,

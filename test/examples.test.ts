@@ -15,6 +15,13 @@ const prints: Record<string, string[]> = {
   'outbox.js': ['refused: duplicate key value violates unique constraint "orders_pkey"', 'shipped: 1, 2'],
   'ordered-lanes.js': ['alice: deposit 100, withdraw 50, close', 'bob: deposit 10'],
   'exactly-once.js': ['balance: 60'],
+  'webhook-receiver.js': ['answered 204', 'answered 204', 'answered 401', 'booked [ { amount: 10 } ]'],
+  'webhook-receiver-fastify.js': [
+    'msg_1 is new, next',
+    'msg_2 is new, next',
+    'msg_2 is known, repeat',
+    'msg_4 is new, gap',
+  ],
   'pull-worker.js': ['invoice 7: 3 pages', 'invoice 7 is COMPLETED', 'invoice 8 is FAILED'],
 }
 
