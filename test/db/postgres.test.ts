@@ -95,7 +95,7 @@ describe('prepared statements', () => {
 
 describe('limits', () => {
   test('a statement that runs too long fails, and its connection serves on', async () => {
-    const one = await testDatabase.open({ poolMax: 1, statementTimeoutMs: 100 })
+    const one = await testDatabase.open({ poolMax: 1, statementTimeoutMs: 500 })
     const before = await one.query('select pg_backend_pid() as pid')
     await expect(one.query('select pg_sleep(5)')).rejects.toMatchObject({ code: '57014' })
     await expect(one.transaction((tx) => tx.query('select pg_sleep(5)'))).rejects.toMatchObject({
@@ -105,7 +105,7 @@ describe('limits', () => {
   })
 
   test('a server that stops answering costs the connection, and the pool is whole again afterwards', async () => {
-    const through = await openPostgres({ connection: proxy.connection, poolMax: 1, statementTimeoutMs: 100 })
+    const through = await openPostgres({ connection: proxy.connection, poolMax: 1, statementTimeoutMs: 500 })
     const before = await through.query('select pg_backend_pid() as pid')
     proxy.blackhole()
     await expect(through.query('select 1')).rejects.toMatchObject({
@@ -118,8 +118,8 @@ describe('limits', () => {
   })
 
   test('a transaction may have its own limit', async () => {
-    const one = await testDatabase.open({ statementTimeoutMs: 50 })
-    const slow = () => one.transaction((tx) => tx.query('select pg_sleep(0.2)'), { statementTimeoutMs: 0 })
+    const one = await testDatabase.open({ statementTimeoutMs: 500 })
+    const slow = () => one.transaction((tx) => tx.query('select pg_sleep(0.7)'), { statementTimeoutMs: 0 })
     await expect(slow()).resolves.toMatchObject({ rowCount: 1 })
   })
 
@@ -271,7 +271,7 @@ describe('closing', () => {
   })
 
   test('cuts a transaction that does not come back', async () => {
-    const one = await testDatabase.open({ statementTimeoutMs: 10 })
+    const one = await testDatabase.open({ statementTimeoutMs: 500 })
     const began = createSignal()
     const done = createSignal()
     const stuck = one.transaction(async () => {

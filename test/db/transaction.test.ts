@@ -190,7 +190,7 @@ describe('a connection that is cut at COMMIT', () => {
   })
 
   test('a COMMIT that is never answered has an unknown outcome as well', async () => {
-    const through = await openPostgres({ connection: proxy.connection, poolMax: 1, statementTimeoutMs: 100 })
+    const through = await openPostgres({ connection: proxy.connection, poolMax: 1, statementTimeoutMs: 500 })
     const silent = through.transaction(async (tx) => {
       await tx.query('select 1')
       proxy.blackhole()

@@ -8,6 +8,8 @@ let pool: pg.Pool
 beforeEach(async () => {
   database = await createTestDatabase('inbox')
   pool = new pg.Pool({ ...database.connection, max: 10 })
+  // Its connections may still be closing when the database is dropped.
+  pool.on('error', () => undefined)
   await pool.query(inboxTable)
 })
 afterEach(async () => {
