@@ -21,7 +21,13 @@ import { isolate } from './operations/isolate.ts'
 import { lease } from './operations/lease.ts'
 import { peek } from './operations/peek.ts'
 import { release } from './operations/release.ts'
-import { type SettleRequest, settle, settleStatement, settleValues } from './operations/settle.ts'
+import {
+  type SettleRequest,
+  settle,
+  settleRequest,
+  settleStatement,
+  settleValues,
+} from './operations/settle.ts'
 import { settleLate } from './operations/settle-late.ts'
 
 export interface LeaseSourceOptions {
@@ -239,26 +245,8 @@ export function newToken(): number {
   return randomInt(1, 2 ** 48 - 1)
 }
 
-const kinds = {
-  complete: 'completed',
-  retry: 'retried',
-  snooze: 'snoozed',
-  bury: 'buried',
-  release: 'released',
-  cancel: 'cancelled',
-} as const
-
 function toRequest({ delivery, settlement, startedAfterMs, executionMs }: SettleDelivery): SettleRequest {
-  return {
-    runId: delivery.run.id,
-    token: delivery.run.token,
-    eventId: delivery.event.id,
-    settlement: kinds[settlement.kind],
-    afterMs: 'afterMs' in settlement ? settlement.afterMs : null,
-    failures: 'failures' in settlement ? settlement.failures : delivery.failures,
-    reason: 'reason' in settlement ? settlement.reason : null,
-    startedAfterMs,
-    executionMs,
-    statusCode: null,
-  }
+  const { run, event, failures } = delivery
+  const lease = { runId: run.id, token: run.token, eventId: event.id, failures }
+  return settleRequest(lease, settlement, { startedAfterMs, executionMs })
 }

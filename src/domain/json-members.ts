@@ -1,4 +1,17 @@
 import { PosthornError } from '../errors.ts'
+import {
+  badJson,
+  closeBrace,
+  closeBracket,
+  colon,
+  comma,
+  endOfString,
+  endOfValue,
+  openBrace,
+  openBracket,
+  quote,
+  skipSpace,
+} from './json-scan.ts'
 import { toDetail } from './text.ts'
 
 /**
@@ -99,39 +112,6 @@ export function decodeUtf8(bytes: Uint8Array): string {
   return text
 }
 
-/** Where the value that begins here ends: after its closing bracket or quote, or before the next delimiter. */
-function endOfValue(text: string, start: number): number {
-  const first = text.charCodeAt(start)
-  if (first === quote) return endOfString(text, start)
-  if (first === openBrace || first === openBracket) return endOfNested(text, start)
-  let at = start
-  while (at < text.length && !isDelimiter(text.charCodeAt(at))) at++
-  if (at === start) throw badJson(`a value is expected at character ${start}`)
-  return at
-}
-
-function endOfNested(text: string, start: number): number {
-  let depth = 0
-  for (let at = start; at < text.length; at++) {
-    const char = text.charCodeAt(at)
-    if (char === quote) at = endOfString(text, at) - 1
-    else if (char === openBrace || char === openBracket) depth++
-    else if ((char === closeBrace || char === closeBracket) && --depth === 0) return at + 1
-  }
-  throw badJson('it ends too early')
-}
-
-function endOfString(text: string, start: number): number {
-  let at = start
-  for (;;) {
-    at = text.indexOf('"', at + 1)
-    if (at < 0) throw badJson('it ends within a text')
-    let backslashes = 0
-    while (text.charCodeAt(at - 1 - backslashes) === backslash) backslashes++
-    if (backslashes % 2 === 0) return at + 1
-  }
-}
-
 function nameOf(text: string, start: number, end: number): string {
   const name = text.slice(start + 1, end - 1)
   if (plainName.test(name)) return name
@@ -149,23 +129,4 @@ function checkEnd(text: string, from: number): void {
   if (at < text.length) throw badJson(`it goes on after its end, at character ${at}`)
 }
 
-function skipSpace(text: string, from: number): number {
-  let at = from
-  while (isSpace(text.charCodeAt(at))) at++
-  return at
-}
-
-function isSpace(char: number): boolean {
-  return char === 32 || char === 10 || char === 13 || char === 9
-}
-
-function isDelimiter(char: number): boolean {
-  return char === comma || char === closeBrace || char === closeBracket || isSpace(char)
-}
-
-function badJson(reason: string): PosthornError {
-  return new PosthornError('BAD_JSON', { reason })
-}
-
-const [quote, backslash, comma, colon] = [34, 92, 44, 58]
-const [openBrace, closeBrace, openBracket, closeBracket, byteOrderMark] = [123, 125, 91, 93, 0xfeff]
+const byteOrderMark = 0xfeff

@@ -1,6 +1,6 @@
 import type { LeasedRun } from '../domain/delivery.ts'
 import { type EventRow, eventFromRow } from './event-row.ts'
-import { plainSettlement, type SettleRequest } from './settle.ts'
+import { type SettleRequest, settleRequest } from './settle.ts'
 
 /** What a lease returns: a row for each delivery. */
 export type LeaseRow = [
@@ -15,7 +15,7 @@ export type LeaseRow = [
 export function withheldFrom(rows: readonly LeaseRow[], token: number): SettleRequest[] {
   return rows.filter(isWithheld).map(([runId, place, run, , eventId]) => {
     const failures = place === 1 && run !== null ? run[2] : 0
-    return plainSettlement({ runId, token, eventId, failures }, 'released')
+    return settleRequest({ runId, token, eventId, failures }, { kind: 'release' })
   })
 }
 

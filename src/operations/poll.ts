@@ -5,7 +5,7 @@ import type { Subscription } from '../domain/subscription.ts'
 import type { Admitter } from './admit.ts'
 import { type LeaseRequest, lease } from './lease.ts'
 import { countOffers } from './offers.ts'
-import { plainSettlement, type SettleRequest } from './settle.ts'
+import { type SettleRequest, settleRequest } from './settle.ts'
 
 export interface PollRequest {
   readonly subscription: Subscription
@@ -70,5 +70,5 @@ export function isLimited({ maxConcurrency, ratePerSecond }: Subscription): bool
 
 /** How to end such a lease, if all went well. */
 export function completionOf({ run, event, failures }: LeasedDelivery): SettleRequest {
-  return plainSettlement({ runId: run.id, token: run.token, eventId: event.id, failures }, 'completed')
+  return settleRequest({ runId: run.id, token: run.token, eventId: event.id, failures }, { kind: 'complete' })
 }

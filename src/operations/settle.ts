@@ -1,5 +1,6 @@
 import { numberArray, textArray } from '../db/array.ts'
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
+import type { Settlement } from '../domain/settlement.ts'
 
 /** What becomes of one delivery, and what the audit says of the attempt that led there. */
 export interface SettleRequest {
@@ -18,13 +19,34 @@ export interface SettleRequest {
   readonly statusCode: number | null
 }
 
-/** Without anything to say about the attempt. */
-export function plainSettlement(
-  lease: Pick<SettleRequest, 'runId' | 'token' | 'eventId' | 'failures'>,
-  settlement: SettleRequest['settlement'],
+const names = {
+  complete: 'completed',
+  retry: 'retried',
+  snooze: 'snoozed',
+  bury: 'buried',
+  release: 'released',
+  cancel: 'cancelled',
+} as const
+
+/** The lease that is settled, with the failures before this attempt. */
+type SettledLease = Pick<SettleRequest, 'runId' | 'token' | 'eventId' | 'failures'>
+
+/** What is told of the attempt, if anything is. */
+type Told = Partial<Pick<SettleRequest, 'startedAfterMs' | 'executionMs' | 'statusCode'>>
+
+export function settleRequest(
+  lease: SettledLease,
+  settlement: Settlement | { readonly kind: 'release' | 'cancel' },
+  { startedAfterMs = null, executionMs = null, statusCode = null }: Told = {},
 ): SettleRequest {
-  const told = { afterMs: null, reason: null, startedAfterMs: null, executionMs: null, statusCode: null }
-  return { ...lease, settlement, ...told }
+  return {
+    ...lease,
+    settlement: names[settlement.kind],
+    afterMs: 'afterMs' in settlement ? settlement.afterMs : null,
+    failures: 'failures' in settlement ? settlement.failures : lease.failures,
+    reason: 'reason' in settlement ? settlement.reason : null,
+    ...{ startedAfterMs, executionMs, statusCode },
+  }
 }
 
 /** Settles many deliveries in one statement. Returns the positions of those whose lease is no longer held. */

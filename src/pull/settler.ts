@@ -5,7 +5,7 @@ import { decideSettlement, type Outcome, type Settlement } from '../domain/settl
 import type { Subscription } from '../domain/subscription.ts'
 import type { PosthornError } from '../errors.ts'
 import { type FoundLease, findLeases, type LeaseClaim } from '../operations/find-leases.ts'
-import { type SettleRequest, settle } from '../operations/settle.ts'
+import { type SettleRequest, settle, settleRequest } from '../operations/settle.ts'
 import {
   lastLeasesOf,
   readSettlements,
@@ -220,26 +220,7 @@ function directLease({ claim, outcome }: Report): FoundLease | undefined {
   }
 }
 
-const kinds = {
-  complete: 'completed',
-  retry: 'retried',
-  snooze: 'snoozed',
-  bury: 'buried',
-  release: 'released',
-} as const
-
 function toRequest({ report, lease }: Item, settlement: Item['settlement'] & object): SettleRequest {
   const { runId, token, failures } = lease as FoundLease
-  return {
-    runId,
-    token,
-    eventId: report.claim.eventId,
-    settlement: kinds[settlement.kind],
-    afterMs: 'afterMs' in settlement ? settlement.afterMs : null,
-    failures: 'failures' in settlement ? settlement.failures : failures,
-    reason: 'reason' in settlement ? settlement.reason : null,
-    startedAfterMs: report.startedAfterMs,
-    executionMs: report.executionMs,
-    statusCode: report.statusCode,
-  }
+  return settleRequest({ runId, token, eventId: report.claim.eventId, failures }, settlement, report)
 }

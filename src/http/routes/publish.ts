@@ -11,6 +11,17 @@ import { eventText, toFields } from '../wire.ts'
 const eventBytesMax = 1_048_576 + 65_536
 const batchBytesMax = 32 * 1_048_576
 
+const publishErrors = [
+  'BAD_JSON',
+  'BAD_EVENT',
+  'BAD_PAYLOAD',
+  'PAYLOAD_TOO_LARGE',
+  'BODY_TOO_LARGE',
+  'UNSUPPORTED_MEDIA_TYPE',
+  'IDEMPOTENCY_MISMATCH',
+  'COMMIT_UNKNOWN',
+] as const
+
 export function publishRoutes(hub: Hub): Route[] {
   return [
     defineRoute({
@@ -42,17 +53,7 @@ export function publishRoutes(hub: Hub): Route[] {
         },
         202: { description: 'Stored for whoever wants its type.', schema: schemas.event },
       },
-      errors: [
-        'BAD_JSON',
-        'BAD_EVENT',
-        'BAD_PAYLOAD',
-        'PAYLOAD_TOO_LARGE',
-        'BODY_TOO_LARGE',
-        'UNSUPPORTED_MEDIA_TYPE',
-        'IDEMPOTENCY_MISMATCH',
-        'KEY_HELD',
-        'COMMIT_UNKNOWN',
-      ],
+      errors: [...publishErrors, 'KEY_HELD'],
       handle: (call) => {
         if (/^application\/cloudevents-batch\+json/i.test(call.request.headers['content-type'] ?? ''))
           return publishMany(hub, call)
@@ -76,16 +77,7 @@ export function publishRoutes(hub: Hub): Route[] {
         },
       },
       responses: { 201: { description: 'All are stored.', schema: schemas.storedBatch } },
-      errors: [
-        'BAD_JSON',
-        'BAD_EVENT',
-        'BAD_PAYLOAD',
-        'PAYLOAD_TOO_LARGE',
-        'BODY_TOO_LARGE',
-        'UNSUPPORTED_MEDIA_TYPE',
-        'IDEMPOTENCY_MISMATCH',
-        'COMMIT_UNKNOWN',
-      ],
+      errors: publishErrors,
       handle: (call) => publishMany(hub, call),
     }),
   ]
