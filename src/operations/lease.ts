@@ -109,21 +109,23 @@ const wanted = `
       and (w.limited or num_nonnulls(s.max_concurrency, s.rate_per_second) = 0)
   )`
 
-/** What ends within a minute comes first, for half of what is asked; then the oldest. */
-const foundOldest = `
-  ending as materialized (
+const ending = (isWanted: string) => `ending as materialized (
     select w.events_max, w.lease_ms, w.lane_max, r.*
     from wanted w
     cross join lateral (
       select ${runColumns}
       from __schema__.runs r
-      where r.subscription = w.subscription and r.state = 'ready' and not r.suspect
+      where r.subscription = w.subscription and r.state = 'ready' and not r.suspect and ${isWanted}
         and r.expires_at > __schema__.clock() and r.expires_at <= __schema__.clock() + interval '60 s'
       order by r.expires_at
       limit (w.runs_max + 1) / 2
       for update skip locked
     ) as r
-  ),
+  )`
+
+/** What ends within a minute comes first, for half of what is asked; then the oldest. */
+const foundOldest = `
+  ${ending('true')},
   oldest as materialized (
     select w.events_max, w.lease_ms, w.lane_max, r.*
     from wanted w
@@ -146,19 +148,7 @@ const foundOldest = `
 
 /** The same for a pull worker that wants any of some tags: each tag offers its oldest. */
 const foundTagged = `
-  ending as materialized (
-    select w.events_max, w.lease_ms, w.lane_max, r.*
-    from wanted w
-    cross join lateral (
-      select ${runColumns}
-      from __schema__.runs r
-      where r.subscription = w.subscription and r.state = 'ready' and not r.suspect and r.tags && $11::text[]
-        and r.expires_at > __schema__.clock() and r.expires_at <= __schema__.clock() + interval '60 s'
-      order by r.expires_at
-      limit (w.runs_max + 1) / 2
-      for update skip locked
-    ) as r
-  ),
+  ${ending('r.tags && $11::text[]')},
   offered as materialized (
     select distinct on (r.id) w.events_max, w.lease_ms, w.lane_max, r.*
     from wanted w
