@@ -38,6 +38,7 @@ create table __schema__.subscriptions (
   max_concurrency int,                 -- leased deliveries over the whole fleet
   rate_per_second double precision,    -- leases begun per second over the whole fleet
   key_concurrency int,                 -- leased deliveries per concurrency_key over the whole fleet
+  ramp int,                            -- webhooks: leased deliveries over the whole fleet while the endpoint recovers
   handler_seen_at timestamptz,         -- when a process with a handler for it last said so
   created_at timestamptz not null default __schema__.clock(),
   updated_at timestamptz not null default __schema__.clock()

@@ -1,0 +1,80 @@
+-- Webhooks: where to send, what to sign with, what was sent, and how lanes are numbered.
+--
+--   endpoints          one row per webhook subscription, with its breaker
+--   endpoint_secrets   what requests are signed with, sealed; several while they are rotated
+--   exchanges          every request and what came of it
+--   lane_counters      how far a lane has been numbered, and delivered
+--   lane_numbers       the number of each delivery: given at its first lease, and kept
+--   replayed           deliveries that were sent once more on demand: they get a number of their own
+
+create table __schema__.endpoints (
+  subscription int primary key,
+  url text not null,
+  headers jsonb not null default '{}',
+  format text not null check (format in ('standard', 'raw', 'cloudevents', 'cloudevents-binary')),
+  rules jsonb not null default '{}',       -- what statuses mean, where they mean something else than usual
+  -- The breaker, one for all dispatchers. Suspended is a status of the subscription, and so is how many may be
+  -- under way while it recovers (subscriptions.ramp).
+  unreachable int not null default 0,      -- failures in a row to reach it at all
+  suspended_at timestamptz,
+  probe_at timestamptz,                    -- when it is tried next, by one of them
+  probes int not null default 0,           -- those that failed since it was suspended
+  last_error text,
+  last_error_at timestamptz
+);
+create index endpoints_probe_at on __schema__.endpoints (probe_at) where probe_at is not null;
+
+create table __schema__.endpoint_secrets (
+  id uuid primary key,
+  subscription int not null,
+  sealed text not null,
+  created_at timestamptz not null,
+  expires_at timestamptz                   -- null: the current one
+);
+create index endpoint_secrets_subscription on __schema__.endpoint_secrets (subscription);
+
+create table __schema__.exchanges (
+  event_id bigint not null,
+  subscription int not null,
+  token bigint not null,                   -- of the lease that the attempt was made under
+  attempt int not null,
+  started_at timestamptz not null,
+  request json not null,                   -- url, headers, SHA-256 and length of the body
+  status_code smallint,
+  response json,                           -- headers, the first 16 KB, and how many bytes were read
+  error_class text,
+  error text,
+  timings json not null,
+  primary key (event_id, subscription, token)
+);
+
+create table __schema__.lane_counters (
+  subscription int not null,
+  ordering_key text not null,
+  epoch bigint not null,                   -- when its numbering began: it begins anew when it was idle for long
+  latest bigint not null,                  -- the last number given
+  delivered bigint not null default 0,     -- the highest number up to `checked` that was delivered
+  checked bigint not null default 0,
+  touched_at timestamptz not null,
+  primary key (subscription, ordering_key)
+);
+
+create table __schema__.lane_numbers (
+  event_id bigint not null,
+  subscription int not null,
+  replays int not null default 0,          -- how often it had been replayed when it got this number
+  ordering_key text not null,
+  epoch bigint not null,
+  sequence bigint not null,
+  primary key (event_id, subscription, replays)
+);
+create unique index lane_numbers_lane on __schema__.lane_numbers (subscription, ordering_key, epoch, sequence);
+
+create table __schema__.replayed (
+  event_id bigint not null,
+  subscription int not null,
+  times int not null,
+  replay uuid not null,                    -- the last job that did it
+  primary key (event_id, subscription)
+);
+create index replayed_subscription on __schema__.replayed (subscription);

@@ -1,0 +1,111 @@
+import { type Connection, type Database, defineStatement } from '../db/database.ts'
+
+/** Where the deliveries of a webhook subscription go, and how the endpoint is doing. */
+export interface Endpoint extends EndpointDefinition {
+  readonly subscription: number
+  /** Failures in a row to reach it at all. */
+  readonly unreachable: number
+  readonly suspendedAt: Date | null
+  readonly probeAt: Date | null
+  readonly lastError: string | null
+  /** What requests are signed with, sealed, the newest first. */
+  readonly secrets: readonly SealedSecret[]
+}
+
+export interface EndpointDefinition {
+  readonly url: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly format: string
+  /** What statuses mean, where they mean something else than usual. */
+  readonly rules: Readonly<Record<string, 'deliver' | 'retry' | 'bury'>>
+}
+
+export interface SealedSecret {
+  readonly id: string
+  readonly sealed: string
+}
+
+type Schema = { readonly schema: string }
+
+/** Makes the endpoint of a subscription what the definition says. How it is doing stays. */
+export async function writeEndpoint(
+  tx: Connection,
+  db: Schema,
+  subscription: number,
+  { url, headers, format, rules }: EndpointDefinition,
+): Promise<void> {
+  await tx.run(writeStatement(db), [
+    subscription,
+    url,
+    JSON.stringify(headers),
+    format,
+    JSON.stringify(rules),
+  ])
+}
+
+/** A secret from now on; those before it are good for so much longer, so that receivers can change over. */
+export async function addSecret(
+  tx: Connection,
+  db: Schema,
+  { subscription, id, sealed, overlapMs }: SealedSecret & { subscription: number; overlapMs: number },
+): Promise<void> {
+  await tx.run(expireStatement(db), [subscription, overlapMs])
+  await tx.run(secretStatement(db), [id, subscription, sealed])
+}
+
+/** Those of all webhook subscriptions that exist. */
+export async function listEndpoints(db: Database): Promise<Endpoint[]> {
+  const rows = await db.run<EndpointRow>(listStatement(db), [])
+  return rows.map(([subscription, url, headers, format, rules, ...state]) => {
+    const [unreachable, suspendedAt, probeAt, lastError, secrets] = state
+    return {
+      ...{ subscription, url, headers, format, rules, unreachable, suspendedAt, probeAt, lastError },
+      secrets: secrets ?? [],
+    }
+  })
+}
+
+const writeStatement = defineStatement(
+  'write_endpoint',
+  `insert into __schema__.endpoints (subscription, url, headers, format, rules)
+  values ($1, $2, $3, $4, $5)
+  on conflict (subscription) do update
+  set url = excluded.url, headers = excluded.headers, format = excluded.format, rules = excluded.rules`,
+)
+
+const expireStatement = defineStatement(
+  'expire_secrets',
+  `update __schema__.endpoint_secrets
+  set expires_at = __schema__.clock() + $2 * interval '1 ms'
+  where subscription = $1 and expires_at is null`,
+)
+
+const secretStatement = defineStatement(
+  'add_secret',
+  `insert into __schema__.endpoint_secrets (id, subscription, sealed, created_at)
+  values ($1, $2, $3, __schema__.clock())`,
+)
+
+const listStatement = defineStatement(
+  'list_endpoints',
+  `select e.subscription, e.url, e.headers, e.format, e.rules, e.unreachable, e.suspended_at, e.probe_at, e.last_error,
+    (select json_agg(json_build_object('id', x.id, 'sealed', x.sealed) order by x.created_at desc)
+     from __schema__.endpoint_secrets x
+     where x.subscription = e.subscription and (x.expires_at is null or x.expires_at > __schema__.clock()))
+  from __schema__.endpoints e
+  join __schema__.subscriptions s on s.no = e.subscription and s.status <> 'deleted'
+  order by e.subscription`,
+)
+
+type EndpointRow = [
+  subscription: number,
+  url: string,
+  headers: Record<string, string>,
+  format: string,
+  rules: EndpointDefinition['rules'],
+  unreachable: number,
+  suspendedAt: Date | null,
+  probeAt: Date | null,
+  lastError: string | null,
+  secrets: SealedSecret[] | null,
+]
