@@ -39,6 +39,7 @@ create table __schema__.subscriptions (
   rate_per_second double precision,    -- leases begun per second over the whole fleet
   key_concurrency int,                 -- leased deliveries per concurrency_key over the whole fleet
   ramp int,                            -- webhooks: leased deliveries over the whole fleet while the endpoint recovers
+  version int not null default 1,      -- counts its changes, for whoever changes only what he has seen
   handler_seen_at timestamptz,         -- when a process with a handler for it last said so
   created_at timestamptz not null default __schema__.clock(),
   updated_at timestamptz not null default __schema__.clock()

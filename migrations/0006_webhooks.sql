@@ -78,3 +78,28 @@ create table __schema__.replayed (
   primary key (event_id, subscription)
 );
 create index replayed_subscription on __schema__.replayed (subscription);
+
+-- Whatever changes what a subscription is: its version goes up, and every process hears of it, so that no statement can
+-- forget to say so. A row of its endpoint or its secrets is a part of it.
+create function __schema__.version_subscription() returns trigger language plpgsql as $$
+begin
+  new.version := old.version + 1;
+  return new;
+end $$;
+create trigger subscriptions_version before update on __schema__.subscriptions
+  for each row when ((old.types, old.tags, old.filter::text, old.key_pointer, old.on_exhausted, old.retry, old.lease_ms,
+    old.timeout_ms, old.max_concurrency, old.rate_per_second, old.key_concurrency, old.status, old.updated_at)
+    is distinct from (new.types, new.tags, new.filter::text, new.key_pointer, new.on_exhausted, new.retry, new.lease_ms,
+    new.timeout_ms, new.max_concurrency, new.rate_per_second, new.key_concurrency, new.status, new.updated_at))
+  execute function __schema__.version_subscription();
+
+create function __schema__.tell_subscribers() returns trigger language plpgsql as $$
+begin
+  perform pg_notify('posthorn.' || btrim('__schema__', '"'), 'subscribers');
+  return null;
+end $$;
+create trigger subscriptions_insert after insert on __schema__.subscriptions
+  for each row execute function __schema__.tell_subscribers();
+create trigger subscriptions_update after update on __schema__.subscriptions
+  for each row when (old.version <> new.version or (old.ramp is null) <> (new.ramp is null))
+  execute function __schema__.tell_subscribers();

@@ -1,7 +1,9 @@
 import { hostname } from 'node:os'
 import type pg from 'pg'
+import { parseCidr } from './dispatch/address-policy.ts'
+import { parseVaultKeys } from './dispatch/vault.ts'
 import type { Catalogue } from './domain/catalogue.ts'
-import { integer } from './domain/subscription.ts'
+import { integer, webhookTimeoutMsRange } from './domain/subscription.ts'
 import { toDetail } from './domain/text.ts'
 import { PosthornError } from './errors.ts'
 import type { LogOption } from './observe/log.ts'
@@ -24,6 +26,19 @@ export interface PosthornOptions<C extends Catalogue = Catalogue> {
   readonly migrate?: boolean
   /** Run reclaim, expiry and the other upkeep in this process. Default `true`. */
   readonly upkeep?: boolean
+  /** Send webhooks from this process. Default `true`. */
+  readonly dispatcher?: boolean
+  /**
+   * What secrets are stored encrypted with (POSTHORN_SECRET_KEY): 32 bytes as base64 or hex; several with commas between
+   * them, the newest first. With the embedded database a key is made unless one is given.
+   */
+  readonly secretKey?: string
+  /** Private networks that webhooks may go to (POSTHORN_ALLOW_CIDRS): `10.0.0.0/8, 127.0.0.1`. Default none. */
+  readonly allowCidrs?: string | readonly string[]
+  /** How long a webhook may take, unless its subscriber says (WEBHOOK_TIMEOUT_MS). Default 10,000. */
+  readonly webhookTimeoutMs?: number
+  /** How many deliveries of one webhook subscriber are leased at once, at most (BATCH_SIZE). Default 20. */
+  readonly batchSize?: number
   /** `false`, a level (LOG_LEVEL), or your own pino. Default `warn`. */
   readonly log?: LogOption
   /** How this process is called in the audit. Default `hostname:pid`. */
@@ -48,6 +63,11 @@ export interface Config {
   readonly requireRoute: boolean
   readonly migrate: boolean
   readonly upkeep: boolean
+  readonly dispatcher: boolean
+  readonly secretKey: string | undefined
+  readonly allowCidrs: readonly string[]
+  readonly webhookTimeoutMs: number
+  readonly batchSize: number
   readonly log: LogOption
   readonly workerId: string
   readonly pollMs: number
@@ -84,6 +104,15 @@ export function readConfig(
     requireRoute: flag('requireRoute', options.requireRoute ?? false),
     migrate: flag('migrate', options.migrate ?? true),
     upkeep: flag('upkeep', options.upkeep ?? true),
+    dispatcher: flag('dispatcher', options.dispatcher ?? true),
+    secretKey: secretKey(options.secretKey ?? given(env.POSTHORN_SECRET_KEY)),
+    allowCidrs: cidrs(options.allowCidrs ?? given(env.POSTHORN_ALLOW_CIDRS) ?? []),
+    webhookTimeoutMs: integer(
+      'webhookTimeoutMs',
+      options.webhookTimeoutMs ?? number(given(env.WEBHOOK_TIMEOUT_MS)) ?? 10_000,
+      ...webhookTimeoutMsRange,
+    ),
+    batchSize: integer('batchSize', options.batchSize ?? number(given(env.BATCH_SIZE)) ?? 20, 1, 1_000),
     log: level('log', options.log ?? given(env.LOG_LEVEL) ?? 'warn'),
     workerId: text('workerId', options.workerId ?? `${hostname()}:${process.pid}`),
     pollMs,
@@ -103,6 +132,11 @@ export const optionNames: readonly string[] = [
   'requireRoute',
   'migrate',
   'upkeep',
+  'dispatcher',
+  'secretKey',
+  'allowCidrs',
+  'webhookTimeoutMs',
+  'batchSize',
   'log',
   'workerId',
   'pollMs',
@@ -157,7 +191,14 @@ export const serverVariables: readonly string[] = [
 ]
 
 /** With what `serve` hands on to the hub without looking at it. */
-export const environmentVariables: readonly string[] = [...serverVariables, 'POLL_INTERVAL_MS']
+export const environmentVariables: readonly string[] = [
+  ...serverVariables,
+  'POSTHORN_SECRET_KEY',
+  'POSTHORN_ALLOW_CIDRS',
+  'WEBHOOK_TIMEOUT_MS',
+  'BATCH_SIZE',
+  'POLL_INTERVAL_MS',
+]
 
 /** A variable that is set to nothing is how many files of settings leave one out. */
 function given(value: string | undefined): string | undefined {
@@ -195,6 +236,30 @@ function isReadable(url: string): boolean {
     return true
   } catch {
     return false
+  }
+}
+
+/** Its form is checked here, its value is shown nowhere. */
+function secretKey(value: string | undefined): string | undefined {
+  if (value !== undefined) parseVaultKeys(value)
+  return value
+}
+
+function cidrs(value: string | readonly string[]): string[] {
+  const list = typeof value === 'string' ? value.split(',') : value
+  return list
+    .map((cidr) => cidr.trim())
+    .filter((cidr) => cidr !== '')
+    .map(checkedCidr)
+}
+
+function checkedCidr(value: string): string {
+  try {
+    parseCidr(value)
+    return value
+  } catch {
+    const expected = 'networks such as 10.0.0.0/8, separated by commas'
+    throw new PosthornError('BAD_OPTION', { option: 'POSTHORN_ALLOW_CIDRS', expected, value })
   }
 }
 

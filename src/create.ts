@@ -6,6 +6,7 @@ import type { Catalogue } from './domain/catalogue.ts'
 import { createLogger } from './observe/log.ts'
 import { setShard } from './operations/shard.ts'
 import { Posthorn } from './posthorn.ts'
+import { openVault } from './push/vault-keys.ts'
 
 /** Opens the database, the embedded one if none is named, and brings its schema up to date. */
 export async function createPosthorn<const C extends Catalogue = Catalogue>(
@@ -28,7 +29,8 @@ export async function openPosthorn<const C extends Catalogue = Catalogue>(
   const { db, embedded, close } = await openDatabase({ ...config, log })
   try {
     await prepareSchema(db, config)
-    const posthorn = new Posthorn<C>({ config, log, db, embedded, catalogue: options.events })
+    const vault = await openVault(config.secretKey, embedded?.dataDirectory)
+    const posthorn = new Posthorn<C>({ config, log, db, embedded, vault, catalogue: options.events })
     return { posthorn, db }
   } catch (error) {
     await close()

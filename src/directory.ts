@@ -1,15 +1,18 @@
 import type { Database } from './db/database.ts'
-import { defineSubscription, type Subscription, type SubscriptionOptions } from './domain/subscription.ts'
+import type { Subscription } from './domain/subscription.ts'
 import { PosthornError } from './errors.ts'
+import { getSubscriber, listSubscribers, type Subscriber } from './operations/subscribers.ts'
 import {
-  changeSubscription,
-  createSubscription,
-  type DatedSubscription,
+  type ChangeRequest,
+  changeSubscriber,
+  createSubscriber,
   deleteSubscription,
   findSubscription,
-  listDatedSubscriptions,
   listSubscriptions,
-  setSubscriptionStatus,
+  type NewSubscriber,
+  redefine,
+  type SubscriberDefinition,
+  setStatus,
 } from './operations/subscriptions.ts'
 
 /** How old an entry may be. What must not be late (status, limits, routes) is asked in the statements themselves. */
@@ -64,51 +67,41 @@ export class Directory {
   }
 
   /** All there are, straight from the database. */
-  list(): Promise<DatedSubscription[]> {
-    return listDatedSubscriptions(this.#db)
+  list(): Promise<Subscriber[]> {
+    return listSubscribers(this.#db)
   }
 
   /** Throws NOT_FOUND. */
-  async get(id: string): Promise<DatedSubscription> {
-    const found = (await this.list()).find((one) => one.id === id)
+  async get(id: string): Promise<Subscriber> {
+    const found = await getSubscriber(this.#db, this.#db, id)
     if (found === undefined) throw new PosthornError('NOT_FOUND', { what: 'subscriber', id })
     return found
   }
 
-  /** Makes a pull subscription; its name must be free. */
-  async create(
-    types: readonly string[],
-    options: SubscriptionOptions,
-    status: 'active' | 'paused',
-  ): Promise<DatedSubscription> {
-    const { id } = await createSubscription(this.#db, defineSubscription('pull', types, options), status)
+  /** Its name must be free. */
+  async create(subscriber: NewSubscriber): Promise<Subscriber> {
+    const created = await createSubscriber(this.#db, subscriber)
     this.forget()
-    return this.get(id)
+    return created
   }
 
-  /** Changes a pull subscription as it is now. */
+  /** Makes something else of one, as it is now. */
   async change(
-    id: string,
-    change: (before: Subscription) => { types: readonly string[]; options: SubscriptionOptions },
-  ): Promise<void> {
-    const changed = await changeSubscription(this.#db, id, (before) => {
-      const { types, options } = change(before)
-      return defineSubscription('pull', types, options)
+    which: ChangeRequest,
+    change: (before: Subscriber) => Partial<SubscriberDefinition> & { status?: 'active' | 'paused' },
+  ): Promise<Subscriber> {
+    const changed = await changeSubscriber(this.#db, which, async (tx, before) => {
+      const { definition, endpoint = before.endpoint, status } = change(before)
+      if (definition !== undefined) await redefine(tx, this.#db, { definition, endpoint })
+      if (status !== undefined) await setStatus(tx, this.#db, { id: which.id, status })
+      return (await getSubscriber(tx, this.#db, which.id)) as Subscriber
     })
     this.forget()
-    if (changed === undefined) throw new PosthornError('NOT_FOUND', { what: 'subscriber', id })
+    return changed
   }
 
-  async delete(id: string): Promise<void> {
-    const no = await deleteSubscription(this.#db, { id })
-    this.forget()
-    if (no === undefined) throw new PosthornError('NOT_FOUND', { what: 'subscriber', id })
-  }
-
-  /** Pauses or resumes: a paused subscription is owed what it wants, and gives out nothing. */
-  async setStatus(id: string, status: 'active' | 'paused'): Promise<void> {
-    const no = await setSubscriptionStatus(this.#db, id, status)
-    if (no === undefined) throw new PosthornError('NOT_FOUND', { what: 'subscriber', id })
+  async delete(which: ChangeRequest): Promise<void> {
+    await changeSubscriber(this.#db, which, (tx) => deleteSubscription(tx, this.#db, { id: which.id }))
     this.forget()
   }
 

@@ -43,12 +43,12 @@ const errors = {
   },
   BAD_SIGNATURE: { status: 401, message: 'This webhook is not signed as it should be: {reason}.' },
   SECRET_KEY_MISSING: {
-    status: 503,
+    status: 409,
     message:
       'Secrets can only be stored encrypted: set POSTHORN_SECRET_KEY to the output of openssl rand -base64 32.',
   },
   SECRET_KEY_WRONG: {
-    status: 503,
+    status: 409,
     message:
       'A secret is sealed with the key {keyId}, which POSTHORN_SECRET_KEY does not have or which does not open it.',
   },
@@ -66,6 +66,10 @@ const errors = {
     message: 'Event {eventId} is leased through several subscriptions ({subscriptions}): say which.',
   },
   NAME_TAKEN: { status: 409, message: 'There is a subscription {name} already.' },
+  CHANGED_MEANWHILE: {
+    status: 412,
+    message: 'The subscriber {id} was changed meanwhile and is at version {version} now: read it again.',
+  },
   NOT_BLOCKED: { status: 409, message: 'The lane {key} of {subscription} is not blocked.' },
   CANCEL_UNFINISHED: {
     status: 503,

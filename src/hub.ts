@@ -38,6 +38,7 @@ import { listWorkers, type Worker } from './operations/workers.ts'
 import type { PublishedEvent, Publisher, PublishOptions } from './publish/publisher.ts'
 import { type FinalizeOptions, Polling, type PollOptions } from './pull/polling.ts'
 import type { Pull } from './pull/pull.ts'
+import type { Endpoints } from './push/endpoints.ts'
 
 export type { Cancelled } from './operations/cancel.ts'
 export type { LogEntry } from './operations/event-log.ts'
@@ -46,7 +47,7 @@ export type { LeaseClaim } from './operations/find-leases.ts'
 export type { EventFilter } from './operations/list-events.ts'
 export type { Published } from './operations/publish.ts'
 export type { SettlementRecord } from './operations/settlement-record.ts'
-export type { DatedSubscription } from './operations/subscriptions.ts'
+export type { Subscriber } from './operations/subscribers.ts'
 export type { Reply, Report } from './pull/settler.ts'
 export type { FinalizeOptions, HubEvents, PollOptions }
 
@@ -58,6 +59,7 @@ export interface HubParts {
   readonly worker: () => Promise<number>
   readonly buried: (burial: Burial) => void
   readonly directory: Directory
+  readonly endpoints: Endpoints
   readonly pull: Pull
   /** Throws unless the database answers and its schema is what this version expects. */
   readonly ready: () => Promise<void>
@@ -108,6 +110,11 @@ export class Hub<C extends Catalogue = Catalogue> {
     return this.#parts.directory
   }
 
+  /** Subscribers that are sent webhooks. */
+  get endpoints(): Endpoints {
+    return this.#parts.endpoints
+  }
+
   /** Creates or changes a durable pull subscription. */
   async subscribe(types: string | readonly string[], options: SubscriptionOptions): Promise<Subscription> {
     const definition = defineSubscription('pull', typeof types === 'string' ? [types] : types, options)
@@ -118,7 +125,7 @@ export class Hub<C extends Catalogue = Catalogue> {
 
   /** Ends a subscription: what still waits for it is cancelled, and stays visible. */
   async unsubscribe(name: string): Promise<void> {
-    const no = await deleteSubscription(this.#parts.db, { name })
+    const no = await deleteSubscription(this.#parts.db, this.#parts.db, { name })
     this.#parts.directory.forget()
     if (no === undefined) throw new PosthornError('NOT_FOUND', { what: 'subscription', id: name })
   }

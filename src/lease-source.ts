@@ -11,10 +11,11 @@ import type {
 } from './consume/source.ts'
 import type { Database } from './db/database.ts'
 import type { LeasedDelivery, LeasedRun } from './domain/delivery.ts'
-import type { Subscription } from './domain/subscription.ts'
+import { isLimited, type Subscription } from './domain/subscription.ts'
 import type { CallerTransaction } from './domain/transaction.ts'
 import type { Admitter } from './operations/admit.ts'
 import { complete, completeHeads } from './operations/complete.ts'
+import { type AttemptExchange, recordExchanges } from './operations/exchanges.ts'
 import { heartbeat } from './operations/heartbeat.ts'
 import { isCompleted } from './operations/is-completed.ts'
 import { isolate } from './operations/isolate.ts'
@@ -36,6 +37,8 @@ export interface LeaseSourceOptions {
   readonly worker: () => Promise<number>
   readonly subscription: (no: number) => Subscription
   readonly leased: (run: LeasedRun, leaseMs: number) => void
+  /** What must be known of leased runs before they can be attempted. */
+  readonly prepare: (runs: readonly LeasedRun[]) => Promise<void>
   /** There is more to lease than there was. */
   readonly admitted: () => void
   readonly trouble: (error: unknown, doing: string) => void
@@ -74,6 +77,7 @@ export class LeaseSource implements Source {
   /** Most attempts succeed, and successes have statements of their own: `settle` gets what is left of them. */
   async settle(settlements: readonly SettleDelivery[]): Promise<SettleAnswer[]> {
     const answers = new Map<SettleDelivery, SettleAnswer>()
+    await recordExchanges(this.#options.db, settlements.flatMap(toExchange))
     const { wholeRuns, heads, others } = sortOut(settlements)
     const [unfinishedRuns, unfinishedHeads] = await Promise.all([
       this.#completeRuns(wholeRuns),
@@ -192,16 +196,27 @@ export class LeaseSource implements Source {
     const { db, worker, subscription, leased } = this.#options
     const runs = await lease(db, {
       wants: wants.map((want) => {
-        const { leaseMs, maxConcurrency, ratePerSecond } = subscription(want.subscription)
-        return { ...want, leaseMs, limited: maxConcurrency !== null || ratePerSecond !== null }
+        const one = subscription(want.subscription)
+        return { ...want, leaseMs: one.leaseMs, limited: isLimited(one) }
       }),
       token: newToken(),
       worker: await worker(),
       begins: 'reported',
       tags: null,
     })
+    await this.#prepare(runs)
     for (const run of runs) leased(run, subscription(run.subscription).leaseMs)
     return runs
+  }
+
+  /** What cannot be prepared goes back at once, or it would be held by nobody until its lease ends. */
+  async #prepare(runs: readonly LeasedRun[]): Promise<void> {
+    try {
+      await this.#options.prepare(runs)
+    } catch (error) {
+      await this.release(runs)
+      throw error
+    }
   }
 }
 
@@ -245,8 +260,17 @@ export function newToken(): number {
   return randomInt(1, 2 ** 48 - 1)
 }
 
-function toRequest({ delivery, settlement, startedAfterMs, executionMs }: SettleDelivery): SettleRequest {
+function toRequest(settled: SettleDelivery): SettleRequest {
+  const { delivery, settlement, startedAfterMs, executionMs, exchange } = settled
   const { run, event, failures } = delivery
   const lease = { runId: run.id, token: run.token, eventId: event.id, failures }
-  return settleRequest(lease, settlement, { startedAfterMs, executionMs })
+  const statusCode = exchange?.statusCode ?? null
+  return settleRequest(lease, settlement, { startedAfterMs, executionMs, statusCode })
+}
+
+function toExchange({ delivery, executionMs, exchange }: SettleDelivery): AttemptExchange[] {
+  if (exchange === undefined) return []
+  const { run, event, attempt } = delivery
+  const { subscription, token } = run
+  return [{ ...exchange, eventId: event.id, subscription, token, attempt, ageMs: executionMs }]
 }

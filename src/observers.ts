@@ -8,6 +8,7 @@ import type { Burial, HubEvents } from './observe/hub-events.ts'
 import type { Logger } from './observe/log.ts'
 import type { Metrics } from './observe/metrics.ts'
 import type { PullSettled } from './pull/settler.ts'
+import type { PushObserver } from './push/push.ts'
 import type { UpkeepObserver } from './upkeep/upkeep.ts'
 
 export interface Hooks {
@@ -52,6 +53,25 @@ export function tellBurial({ events, alerts, log }: Omit<Hooks, 'subscription'>,
   // Guarded by itself: a listener that throws must not keep the next burial of a batch from being told.
   const tell = () => void events.emit('buried', { subscription, eventId, reason: burial.reason })
   guard(tell, log)()
+}
+
+/** The same for webhooks. `hooks` are asked for when something happens. */
+export function observePush(hooks: () => Hooks): PushObserver {
+  return {
+    sent: (result) => hooks().metrics.webhooks.inc({ result }),
+    blocked: (found) => hooks().log.warn(found, 'An address was refused'),
+    changed: ({ name, before, status, error }) => {
+      const { alerts, log } = hooks()
+      log.warn({ subscription: name, before, status, error }, 'The state of an endpoint changed')
+      if (status === 'active') return
+      alerts.raise({
+        kind: `posthorn.subscription.${status}`,
+        subscription: name,
+        details: { reason: error },
+      })
+    },
+    trouble: (error, doing) => hooks().log.error({ err: error, doing }, 'Trouble while working'),
+  }
 }
 
 /** Turns what the runner tells into log lines, metrics, hub events and alerts. */

@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto'
 import type { Config } from './config.ts'
 import type { Handler } from './consume/attempt.ts'
-import { defineRegistration, type HandlerOptions, type Registration } from './consume/registration.ts'
+import type { HandlerOptions } from './consume/registration.ts'
 import { Runner } from './consume/runner.ts'
-import { Share } from './consume/share.ts'
 import type { Listening } from './db/database.ts'
 import type { EmbeddedServer } from './db/embedded.ts'
 import { checkReady } from './db/migrate.ts'
 import type { PostgresDatabase } from './db/postgres.ts'
 import { Directory } from './directory.ts'
+import type { Vault } from './dispatch/vault.ts'
 import type { Catalogue, EventFor, EventPattern } from './domain/catalogue.ts'
 import type { LeasedRun } from './domain/delivery.ts'
 import type { NewEvent } from './domain/event.ts'
@@ -22,16 +22,17 @@ import type { Burial } from './observe/hub-events.ts'
 import type { Logger } from './observe/log.ts'
 import { createMetrics } from './observe/metrics.ts'
 import { observePickup } from './observe/pickup.ts'
-import { traced } from './observe/tracing.ts'
-import { guard, observePull, observeRunner, observeUpkeep, tellBurial } from './observers.ts'
+import { guard, observePull, observePush, observeRunner, observeUpkeep, tellBurial } from './observers.ts'
 import { Admitter } from './operations/admit.ts'
 import type { PublishAnswer } from './operations/publish.ts'
 import { isRouted } from './operations/routes.ts'
 import { readStats } from './operations/stats.ts'
-import { listSubscriptions, upsertSubscription } from './operations/subscriptions.ts'
 import { rememberWorker } from './operations/workers.ts'
 import { Publisher } from './publish/publisher.ts'
 import { Pull } from './pull/pull.ts'
+import { Push } from './push/push.ts'
+import { Refresher } from './refresher.ts'
+import { Roster } from './roster.ts'
 import type { Loop } from './upkeep/loop.ts'
 import { presenceLoop } from './upkeep/presence.ts'
 import { Upkeep } from './upkeep/upkeep.ts'
@@ -49,6 +50,7 @@ export interface PosthornParts {
   readonly db: PostgresDatabase
   readonly embedded: EmbeddedServer | undefined
   readonly catalogue: Catalogue | undefined
+  readonly vault: Vault
 }
 
 /** A hub with its services: handlers, wake-ups and upkeep. Nothing runs before `start()`. */
@@ -60,24 +62,25 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
   readonly #publisher: Publisher
   readonly #admitter: Admitter
   readonly #runner: Runner
+  readonly #push: Push
   readonly #upkeep: Upkeep
   readonly #alerts: Alerts
   readonly #presence: Loop
-  readonly #registrations = new Map<string, Registration>()
-  readonly #subscriptions: Map<number, Subscription>
+  readonly #roster: Roster
   readonly #processId: string
   readonly #channel: string
   #listening: Listening | undefined
   #state: 'open' | 'started' | 'closed' = 'open'
   #starting: Promise<void> | undefined
   #stopping: Promise<void> | undefined
+  readonly #refresher: Refresher
 
-  constructor({ config, log, db, embedded, catalogue }: PosthornParts) {
+  constructor({ config, log, db, embedded, catalogue, vault }: PosthornParts) {
     const metrics = createMetrics()
     const processId = randomUUID()
     const channel = `posthorn.${config.schema}`
     const admitter = new Admitter(db)
-    const subscriptions = new Map<number, Subscription>()
+    const roster = new Roster(() => ({ db, log, runner: this.#runner, push: this.#push }))
     const trouble = (error: unknown, doing: string) =>
       log.error({ err: error, doing }, 'Trouble while working')
     const worker = rememberWorker(db, config.workerId)
@@ -110,14 +113,24 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const directory = new Directory(db)
     const leased = (run: LeasedRun, leaseMs: number) => observePickup(metrics, run, leaseMs)
     const pull = new Pull({ db, admitter, directory, trouble, leased, settled: (one) => tellSettled(one) })
-    super({ db, publisher, admitter, metrics, worker, buried, directory, pull, ready: () => checkReady(db) })
+    const push = new Push({
+      ...{ db, vault, directory, allowCidrs: config.allowCidrs, batchSize: config.batchSize },
+      ...{ timeoutMs: config.webhookTimeoutMs, sends: config.dispatcher },
+      observe: observePush(() => hooks),
+    })
+    super({
+      ...{ db, publisher, admitter, metrics, worker, buried, directory, pull, endpoints: push.endpoints },
+      ready: () => checkReady(db),
+    })
     this.log = log
+    this.#push = push
+    this.#refresher = new Refresher({ read: () => roster.refresh(), trouble })
     this.#config = config
     this.#db = db
     this.#embedded = embedded
     this.#publisher = publisher
     this.#admitter = admitter
-    this.#subscriptions = subscriptions
+    this.#roster = roster
     this.#processId = processId
     this.#channel = channel
     this.#alerts = new Alerts({
@@ -128,18 +141,21 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
         if (await isRouted(db, event.type as string)) await publisher.publish(event)
       },
     })
-    const subscription = (no: number) => subscriptions.get(no) as Subscription
+    const subscription = (no: number) => roster.get(no) as Subscription
     const hooks = { events: this.events, metrics, alerts: this.#alerts, log, subscription }
     const tellSettled = observePull(hooks)
+    const source = new LeaseSource({
+      ...{ db, admitter, worker, subscription, trouble, leased },
+      admitted: () => this.#runner.wake(),
+      prepare: (runs) => push.prepare(runs),
+    })
     this.#runner = new Runner({
-      source: new LeaseSource({
-        ...{ db, admitter, worker, subscription, trouble, leased },
-        admitted: () => this.#runner.wake(),
-      }),
+      source,
       pollMs: config.pollMs,
       idlePollMs: config.idlePollMs,
       observe: observeRunner(hooks),
     })
+    push.connect(this.#runner, source)
     db.waited = (ms) => metrics.poolWaitSeconds.observe(ms / 1000)
     observeFigures(metrics, {
       underWay: () => this.#runner.underWay,
@@ -151,8 +167,8 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     this.#upkeep = new Upkeep(db, admitter, observeUpkeep({ ...hooks, wake: () => this.wake() }))
     this.#presence = presenceLoop({
       ...{ db, trouble, workerId: config.workerId },
-      handled: () => [...subscriptions.keys()],
-      also: () => this.#refresh().then(() => pull.tellWorkers()),
+      handled: () => roster.handled,
+      also: () => roster.refresh().then(() => pull.tellWorkers()),
     })
   }
 
@@ -172,14 +188,11 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     options: HandlerOptions,
     handler: Handler<EventFor<C, Pattern>>,
   ): this {
-    const types = pattern as string | readonly string[]
-    const registration = defineRegistration(types, options, handler as Handler)
-    const { name } = registration.definition
-    if (this.#state !== 'open' || this.#registrations.has(name)) {
-      const expected = this.#state === 'open' ? 'unused' : 'registered before start()'
-      throw new PosthornError('BAD_OPTION', { option: 'name', expected, value: name })
+    if (this.#state !== 'open') {
+      const expected = 'registered before start()'
+      throw new PosthornError('BAD_OPTION', { option: 'name', expected, value: options.name })
     }
-    this.#registrations.set(name, registration)
+    this.#roster.register(pattern as string | readonly string[], options, handler as Handler)
     return this
   }
 
@@ -195,19 +208,24 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
   }
 
   async #start(): Promise<void> {
-    for (const registration of this.#registrations.values()) await this.#register(registration)
+    await this.#roster.subscribe()
     this.#listening ??= await this.#db.listen(this.#channel, {
       onNotify: (from) => {
-        if (from !== this.#processId) this.wake()
+        if (from === 'subscribers') this.#subscribersChanged()
+        else if (from !== this.#processId) this.wake()
       },
       onGap: () => {
         this.#admitter.forget()
+        this.#subscribersChanged()
         this.wake()
       },
     })
+    await this.#push.start()
+    // After listening: what changes from now on is heard.
+    await this.#roster.refresh()
     // Somebody may have called stop() meanwhile.
     if (this.#state === 'closed') return
-    if (this.#registrations.size > 0) this.#runner.start()
+    if (!this.#roster.isEmpty) this.#runner.start()
     if (this.#config.upkeep) this.#upkeep.start()
     this.#presence.start()
     this.pull.start()
@@ -220,7 +238,8 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
   }
 
   /** One step of upkeep, for processes that run it by themselves; true while there is more. */
-  sweep(): Promise<boolean> {
+  async sweep(): Promise<boolean> {
+    await this.#push.probe()
     return this.#upkeep.sweep()
   }
 
@@ -236,6 +255,8 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const parts = [
       () => this.pull.stop(),
       () => this.#runner.stop(graceMs),
+      () => this.#refresher.settled(),
+      () => this.#push.stop(),
       () => Promise.all([this.#upkeep.stop(), this.#presence.stop(), this.#listening?.stop()]),
       () => this.#publisher.settled(),
       () => this.#upkeep.settled(),
@@ -255,25 +276,9 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     await this.stop()
   }
 
-  /** The last start's options win, also here: another process may have started with others meanwhile. */
-  async #refresh(): Promise<void> {
-    for (const subscription of await listSubscriptions(this.#db)) {
-      if (!this.#subscriptions.has(subscription.no)) continue
-      this.#subscriptions.set(subscription.no, subscription)
-      this.#runner.refresh(subscription)
-    }
-  }
-
-  async #register({ definition, handler, concurrency }: Registration): Promise<void> {
-    const { subscription, before } = await upsertSubscription(this.#db, definition)
-    if (before !== undefined && !sameDefinition(before, subscription)) {
-      this.log.warn(
-        { subscription: definition.name, before, after: subscription },
-        'The options of a subscription changed',
-      )
-    }
-    this.#subscriptions.set(subscription.no, subscription)
-    this.#runner.add(new Share(subscription, await traced(handler), concurrency))
+  #subscribersChanged(): void {
+    this.directory.forget()
+    this.#refresher.soon()
   }
 
   #published({ published, runs }: PublishAnswer, events: readonly NewEvent[]): void {
@@ -287,11 +292,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     this.pull.published(published.map(({ owed }, place) => ({ owed, tags: events[place]?.tags ?? null })))
     // Within the process no database is needed to wake up, and what was handed over needs no waking.
     const handed = new Set(runs.map((run) => run.subscription))
-    const isWaited = (no: number) => this.#subscriptions.has(no) && !handed.has(no)
+    const isWaited = (no: number) => this.#roster.get(no) !== undefined && !handed.has(no)
     if (published.some((event) => event.owed.some(isWaited))) this.#runner.wake()
   }
-}
-
-function sameDefinition(a: Subscription, b: Subscription): boolean {
-  return JSON.stringify({ ...a, status: 0 }) === JSON.stringify({ ...b, status: 0 })
 }

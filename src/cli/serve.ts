@@ -8,7 +8,7 @@ import { readManifest } from './version.ts'
 
 const help = `posthorn serve
 
-Runs the HTTP API and the upkeep of the database until SIGTERM or SIGINT: then it answers whoever waits, finishes what is
+Runs the HTTP API, sends webhooks and keeps the database in order until SIGTERM or SIGINT: then it answers whoever waits, finishes what is
 under way (30 s at most) and ends. A second signal ends it at once.
 
 Environment:
@@ -18,6 +18,11 @@ Environment:
   POSTHORN_DATA_DIR    where the embedded one keeps its data (./posthorn-data)
   POSTHORN_ROLES       what this process does: api, dispatcher, upkeep (all)
   POSTHORN_ADMIN_KEY   a key that may do everything, 16 characters or more
+  POSTHORN_SECRET_KEY  what secrets are stored encrypted with (openssl rand -base64 32); several with commas between
+                       them, the newest first; the embedded database has one of its own
+  POSTHORN_ALLOW_CIDRS private networks that webhooks may go to, such as 10.0.0.0/8, 127.0.0.1 (none)
+  WEBHOOK_TIMEOUT_MS   how long a webhook may take whose subscriber does not say (10000)
+  BATCH_SIZE           how many deliveries of one subscriber are leased at once, at most (20)
   POLL_INTERVAL_MS     how often the database is asked for work while there is some (100)
   LOG_LEVEL            silent, fatal, error, warn, info, debug or trace (info)`
 

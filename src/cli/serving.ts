@@ -21,7 +21,7 @@ export interface Serving {
 export async function startServing(config: ServerConfig, log: Logger): Promise<Serving> {
   const { database, dataDirectory, adminKey, roles } = config
   const { posthorn: hub, db } = await openPosthorn({
-    ...{ database, log, upkeep: roles.includes('upkeep') },
+    ...{ database, log, upkeep: roles.includes('upkeep'), dispatcher: roles.includes('dispatcher') },
     ...(dataDirectory !== undefined && { dataDirectory }),
   })
   let keys: KeyRing | undefined

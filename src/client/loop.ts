@@ -83,6 +83,7 @@ function subscriptionOf({
     filter: null,
     orderingKey: null,
     status: 'active',
+    ramp: null,
     retry: { kind: 'fixed', delayMs: 0, failuresMax: Number.POSITIVE_INFINITY },
     leaseMs: leaseSeconds * 1000,
     timeoutMs,

@@ -1,4 +1,5 @@
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
+import type { ExchangeRecord } from '../domain/exchange.ts'
 import type { Outcome } from '../domain/settlement.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
 import { toDetail, toReason } from '../domain/text.ts'
@@ -29,6 +30,13 @@ export interface Attempt {
 
 export type Handler<Event = StoredEvent> = (event: Event, attempt: Attempt) => unknown
 
+/** What came of an attempt, where there is more to say of it than a handler can. */
+export interface Conclusion {
+  /** `held`: it goes back as if it had not been tried. */
+  readonly outcome: Outcome | 'held'
+  readonly exchange?: ExchangeRecord
+}
+
 /** What an attempt needs of the runner that makes it. */
 export interface AttemptHost {
   readonly source: Source
@@ -51,7 +59,8 @@ export class RunningAttempt implements Attempt {
   cancelled = false
   readonly #host: AttemptHost
   #controller: AbortController | undefined
-  #chosen: Outcome | undefined
+  #chosen: Outcome | 'held' | undefined
+  #exchange: ExchangeRecord | undefined
   #completesIn = false
 
   constructor(host: AttemptHost, share: Share, held: HeldRun, delivery: LeasedDelivery, startedAt: number) {
@@ -91,6 +100,16 @@ export class RunningAttempt implements Attempt {
     this.#chosen = { kind: 'buried', reason: toReason(reason) }
   }
 
+  /** Takes effect when whoever makes the attempt returns. */
+  conclude({ outcome, exchange }: Conclusion): void {
+    this.#chosen = outcome
+    this.#exchange = exchange
+  }
+
+  get exchange(): ExchangeRecord | undefined {
+    return this.#exchange
+  }
+
   async completeIn(tx: CallerTransaction): Promise<void> {
     const { source } = this.#host
     const { delivery } = this
@@ -103,7 +122,7 @@ export class RunningAttempt implements Attempt {
   }
 
   /** What returning means: success, unless the handler chose otherwise or its transaction did not commit. */
-  async outcome(): Promise<Outcome | 'already settled'> {
+  async outcome(): Promise<Outcome | 'held' | 'already settled'> {
     if (!this.#completesIn) return this.#chosen ?? succeeded
     if (await this.settledByTransaction()) return 'already settled'
     return { kind: 'failed', reason: 'The transaction that completed it was not committed' }

@@ -190,31 +190,78 @@ export class Runner {
     else await this.#handBack(runs)
   }
 
-  /** Somebody has changed the options of a subscription: the next attempt goes by them. */
-  refresh(subscription: Subscription): void {
+  /** One that was leased although its subscription is suspended. */
+  async probe(runs: readonly LeasedRun[], askedAt: number): Promise<void> {
+    const isServed = ({ subscription }: LeasedRun) => this.#shares.has(subscription)
+    const [served, others] = partition([...runs], (run) => this.#state === 'running' && isServed(run))
+    for (const run of served) this.#holdOne(this.#shares.get(run.subscription) as Share, run, askedAt)
+    this.#pump()
+    await this.#handBack(others)
+  }
+
+  /** Somebody has changed a subscription: the next attempt goes by it, or there is none for now. */
+  refresh(subscription: Subscription, concurrency?: number): void {
     const share = this.#shares.get(subscription.no)
-    if (share !== undefined) share.subscription = subscription
+    if (share === undefined) return
+    const wasHeld = share.isHeld
+    share.subscription = subscription
+    share.concurrency = concurrency ?? share.concurrency
+    if (share.isHeld && !wasHeld) this.#giveUp(share)
+    else if (wasHeld && !share.isHeld) this.wake()
+  }
+
+  /** A subscription is gone: nothing more begins, what is under way ends. */
+  retire(subscription: number): void {
+    const share = this.#shares.get(subscription)
+    if (share !== undefined) this.refresh({ ...share.subscription, status: 'deleted' })
+  }
+
+  /** Hands back what has not begun: at once, or when the rest of its run has ended. */
+  #giveUp(share: Share): void {
+    const held = [...this.#held].filter((one) => this.#shareOf(one) === share)
+    const [idle, busy] = partition(held, (one) => one.underWay === 0)
+    for (const one of held) share.drop(one)
+    for (const one of busy) one.goesBack = true
+    for (const one of idle) this.#forget(one)
+    this.#letGo(share)
+    void this.#handBack(idle.map((one) => one.run))
+  }
+
+  /** One that is gone is remembered while something of it is held. */
+  #letGo(share: Share): void {
+    const { no, status } = share.subscription
+    if (status !== 'deleted' || [...this.#held].some((held) => held.run.subscription === no)) return
+    this.#shares.delete(no)
   }
 
   #hold(runs: readonly LeasedRun[], askedAt: number): void {
+    const unwanted: LeasedRun[] = []
     for (const run of runs) {
-      const share = this.#shares.get(run.subscription) as Share
-      const { leaseMs } = share.subscription
-      const held: HeldRun = {
-        run,
-        lane: run.lane,
-        leasedAt: askedAt,
-        holdsUntil: askedAt + leaseMs,
-        renewAt: askedAt + leaseMs / 3,
-        waiting: [...run.deliveries],
-        underWay: 0,
-        cancelled: [],
-      }
-      this.#held.add(held)
-      if (run.suspect) this.#suspects++
-      share.take(held)
+      const share = this.#shares.get(run.subscription)
+      if (share === undefined || share.isHeld) unwanted.push(run)
+      else this.#holdOne(share, run, askedAt)
     }
+    if (unwanted.length > 0) void this.#handBack(unwanted)
     this.#pump()
+  }
+
+  #holdOne(share: Share, run: LeasedRun, askedAt: number): void {
+    const { leaseMs } = share.subscription
+    const held: HeldRun = {
+      run,
+      lane: run.lane,
+      leasedAt: askedAt,
+      leasedAtMs: run.leasedUntil.getTime() - leaseMs,
+      holdsUntil: askedAt + leaseMs,
+      renewAt: askedAt + leaseMs / 3,
+      waiting: [...run.deliveries],
+      underWay: 0,
+      cancelled: [],
+      goesBack: false,
+    }
+    this.#held.add(held)
+    if (run.suspect) this.#suspects++
+    share.take(held)
   }
 
   #wants(now: number) {
@@ -272,7 +319,7 @@ export class Runner {
   }
 
   async #run(attempt: RunningAttempt): Promise<void> {
-    let outcome: Outcome | 'already settled'
+    let outcome: Outcome | 'held' | 'already settled'
     try {
       await attempt.share.handler(attempt.delivery.event, attempt)
       outcome = attempt.plain ? succeeded : await attempt.outcome()
@@ -305,7 +352,7 @@ export class Runner {
   }
 
   /** The handler's part is over: its slot is free, and the outcome is settled. */
-  #finish(attempt: RunningAttempt, outcome: Outcome | 'already settled'): void {
+  #finish(attempt: RunningAttempt, outcome: Outcome | 'held' | 'already settled'): void {
     if (attempt.over) return
     this.#end(attempt)
     const { share, delivery } = attempt
@@ -313,6 +360,8 @@ export class Runner {
       const settlement = { kind: 'complete' } as const
       this.#options.observe.settled({ delivery, settlement, ...attempt.timing(performance.now()) })
       this.#leave(attempt, 'goes on')
+    } else if (outcome === 'held') {
+      this.#settler.add(attempt, { kind: 'release' })
     } else {
       const policy = { failures: delivery.failures, retry: share.subscription.retry, maxRetries: null }
       const stopped = attempt.cancelled && outcome.kind === 'failed'
@@ -356,7 +405,10 @@ export class Runner {
   #forget(held: HeldRun): void {
     if (!this.#held.delete(held)) return
     if (held.run.suspect) this.#suspects--
-    const { limited, gated } = this.#shareOf(held)
+    if (held.goesBack) void this.#handBack([held.run])
+    const share = this.#shareOf(held)
+    this.#letGo(share)
+    const { limited, gated } = share
     const unblocks = held.lane || gated || held.run.suspect
     if (limited || (unblocks && this.#unsettled === 0)) this.#wakeup.wake()
     else if (unblocks) this.#wakeup.wakeSoon()
@@ -380,8 +432,8 @@ export class Runner {
   #tick(): void {
     const now = performance.now()
     for (const attempt of this.#attempts) {
-      const { timeoutMs } = attempt.share.subscription
-      if (timeoutMs !== null && now - attempt.startedAt > timeoutMs) this.#timeOut(attempt, timeoutMs)
+      const { timeLimitMs } = attempt.share
+      if (timeLimitMs !== null && now - attempt.startedAt > timeLimitMs) this.#timeOut(attempt, timeLimitMs)
     }
     void this.#keeper.beat(now)
   }

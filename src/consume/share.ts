@@ -1,6 +1,7 @@
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
-import type { Subscription } from '../domain/subscription.ts'
-import type { Handler } from './attempt.ts'
+import type { StoredEvent } from '../domain/stored-event.ts'
+import { isLimited, type Subscription } from '../domain/subscription.ts'
+import type { RunningAttempt } from './attempt.ts'
 import type { Want } from './source.ts'
 
 /** A leased run as the runner holds it. */
@@ -9,6 +10,8 @@ export interface HeldRun {
   readonly lane: boolean
   /** Monotonic: when the lease was asked for, and until when it surely holds. */
   readonly leasedAt: number
+  /** By the clock of the database. */
+  readonly leasedAtMs: number
   holdsUntil: number
   /** When to renew next. */
   renewAt: number
@@ -20,8 +23,14 @@ export interface HeldRun {
   underWay: number
   /** What an operator has cancelled meanwhile. */
   cancelled: readonly number[]
+  /** What is left of it goes back when nothing of it is under way any more. */
+  goesBack: boolean
 }
 
+/** Makes an attempt: a handler, or what takes its place. */
+export type MakeAttempt = (event: StoredEvent, attempt: RunningAttempt) => unknown
+
+const senderGraceMs = 5_000
 /** How many seconds of work to hold in advance. */
 const prefetchSeconds = 0.25
 const prefetchMax = 4_000
@@ -39,8 +48,9 @@ const wantCharsMax = 16 * 2 ** 20
 export class Share {
   /** Replaced when somebody has changed its options. */
   subscription: Subscription
-  readonly handler: Handler
-  readonly concurrency: number
+  readonly handler: MakeAttempt
+  /** How many at once in this process. */
+  concurrency: number
   /** Attempts whose handler is running. */
   active = 0
   /** What can be begun now: an unkeyed delivery, or the head of a lane. */
@@ -57,8 +67,17 @@ export class Share {
   #headsPerRun = 20
   #charsPerDelivery = 0
 
-  constructor(subscription: Subscription, handler: Handler, concurrency: number) {
+  /** No lease brings more at once. */
+  readonly #batchMax: number
+
+  constructor(
+    subscription: Subscription,
+    handler: MakeAttempt,
+    concurrency: number,
+    batchMax: number = wantEventsMax,
+  ) {
     this.subscription = subscription
+    this.#batchMax = batchMax
     this.handler = handler
     this.concurrency = concurrency
     this.#ahead = concurrency
@@ -66,6 +85,7 @@ export class Share {
 
   /** What to ask for, or undefined while there is enough in hand. */
   want(now: number, suspects: boolean): Want | undefined {
+    if (this.isHeld) return undefined
     const limited = this.limited
     const target = limited ? this.concurrency - this.active : this.#prefetch(now)
     this.#lowWater = target / 2
@@ -86,7 +106,18 @@ export class Share {
   }
 
   get limited(): boolean {
-    return this.subscription.maxConcurrency !== null || this.subscription.ratePerSecond !== null
+    return isLimited(this.subscription)
+  }
+
+  /** Nothing new may begin: it is paused, suspended or gone. */
+  get isHeld(): boolean {
+    return this.subscription.status !== 'active' && this.subscription.status !== 'draining'
+  }
+
+  /** The sender of webhooks has a deadline of its own; this is for when it is not kept. */
+  get timeLimitMs(): number | null {
+    const { via, timeoutMs } = this.subscription
+    return via === 'webhook' && timeoutMs !== null ? timeoutMs + senderGraceMs : timeoutMs
   }
 
   /** A settlement may let others with the same concurrency key go ahead. */
@@ -96,7 +127,7 @@ export class Share {
 
   /** It would begin this many at once. */
   isIdle(deliveries: number): boolean {
-    return !this.limited && this.active + this.#heads + deliveries <= this.concurrency
+    return !this.limited && !this.isHeld && this.active + this.#heads + deliveries <= this.concurrency
   }
 
   take(held: HeldRun): void {
@@ -149,7 +180,7 @@ export class Share {
 
   #eventsMax(heads: number): number {
     const fitting = Math.ceil(wantCharsMax / (this.#charsPerDelivery + 1))
-    return Math.min(Math.ceil(heads * this.#deliveriesPerHead), wantEventsMax, fitting)
+    return Math.min(Math.ceil(heads * this.#deliveriesPerHead), this.#batchMax, fitting)
   }
 
   #prefetch(now: number): number {

@@ -1,4 +1,5 @@
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
+import type { ExchangeRecord } from '../domain/exchange.ts'
 import type { Settlement } from '../domain/settlement.ts'
 import type { CallerTransaction } from '../domain/transaction.ts'
 
@@ -29,6 +30,8 @@ export interface Want {
   readonly runsMax: number
   readonly laneMax: number
   readonly suspects: boolean
+  /** A suspended subscription gives out one as well, to see whether its endpoint is back. */
+  readonly probe?: boolean
 }
 
 export interface LeaseAnswer {
@@ -52,6 +55,8 @@ export interface Completion extends Timing {
 export interface SettleDelivery extends Timing {
   readonly delivery: LeasedDelivery
   readonly settlement: Settlement | { readonly kind: 'release' } | { readonly kind: 'cancel' }
+  /** What an attempt over HTTP has to show for itself. */
+  readonly exchange?: ExchangeRecord
 }
 
 export type SettleAnswer = 'settled' | 'lost'

@@ -1,3 +1,4 @@
+import type { StatusRules } from '../domain/endpoint.ts'
 import { type Outcome, retryAfterMsMax } from '../domain/settlement.ts'
 
 /** Why no answer came. The first five: the endpoint could not be reached at all. */
@@ -20,9 +21,6 @@ const unreachable: readonly ErrorClass[] = ['dns', 'refused', 'reset', 'tls', 'c
 export type Result =
   | { readonly kind: 'answered'; readonly status: number; readonly retryAfterMs: number | null }
   | { readonly kind: 'failed'; readonly errorClass: ErrorClass; readonly message: string }
-
-/** What a subscriber wants made of statuses, by number or class: `{ "404": "retry", "5xx": "bury" }`. */
-export type StatusRules = Readonly<Record<string, 'deliver' | 'retry' | 'bury'>>
 
 export interface Decision {
   readonly outcome: Outcome | 'held'

@@ -1,9 +1,10 @@
 import { toBinary, toStructured } from '../cloudevents/write.ts'
+import type { Format } from '../domain/endpoint.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
 import { signWith } from '../webhooks/signature.ts'
 
-export const formats = ['standard', 'raw', 'cloudevents', 'cloudevents-binary'] as const
-export type Format = (typeof formats)[number]
+/** What we call ourselves. */
+export const agent = 'Posthorn/1 (webhooks)'
 
 /** What is sent, and to whom. */
 export interface WebhookRequest {

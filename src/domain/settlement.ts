@@ -65,14 +65,17 @@ function countFailure(delivery: AttemptedDelivery, retry: { reason: string; afte
   return exhausted ? { kind: 'bury', reason: retry.reason, failures } : { kind: 'retry', ...retry, failures }
 }
 
+/** What costs nothing follows no schedule: it is tried again soon, until somebody sees that it is of no use. */
+const uncountedMs = 5_000
+
 /** Not before the policy's delay, and not before what the other side asked for, within a day. */
 function waitMs(
   { retry, failures }: AttemptedDelivery,
-  outcome: { retryAfterMs?: number },
+  { retryAfterMs = 0, uncounted }: { retryAfterMs?: number; uncounted?: boolean },
   random: number,
 ): number {
-  return Math.max(
-    backoffMs(retry, failures + 1, random),
-    Math.min(outcome.retryAfterMs || 0, retryAfterMsMax),
-  )
+  const delayMs = uncounted
+    ? Math.round(uncountedMs * (1 + random / 10))
+    : backoffMs(retry, failures + 1, random)
+  return Math.max(delayMs, Math.min(retryAfterMs || 0, retryAfterMsMax))
 }

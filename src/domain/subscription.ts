@@ -34,6 +34,13 @@ export interface Subscription extends SubscriptionDefinition {
   readonly no: number
   readonly id: string
   readonly status: SubscriptionStatus
+  /** How many may be leased over the whole fleet while its endpoint recovers; null: as many as usual. */
+  readonly ramp: number | null
+}
+
+/** It has a limit over the whole fleet, so its leases go one after the other. */
+export function isLimited({ maxConcurrency, ratePerSecond, ramp }: Subscription): boolean {
+  return maxConcurrency !== null || ratePerSecond !== null || ramp !== null
 }
 
 export interface SubscriptionOptions {
@@ -91,6 +98,9 @@ export function defineSubscription(
     keyConcurrency: optional('keyConcurrency', options.keyConcurrency, 1, 100_000),
   })
 }
+
+/** A webhook that is given less cannot be answered; more than this, and a dead endpoint holds its lanes for long. */
+export const webhookTimeoutMsRange = [100, 120_000] as const
 
 const namePattern = /^[A-Za-z0-9_.:-]{1,100}$/
 

@@ -1,6 +1,7 @@
 import { z } from 'zod'
+import { formats } from '../domain/endpoint.ts'
 import { pointerCharsMax, pointerForm } from '../domain/filter.ts'
-import { rateMax, rateMin } from '../domain/subscription.ts'
+import { rateMax, rateMin, webhookTimeoutMsRange } from '../domain/subscription.ts'
 import { named, pageFields, tagsIn, time, typeFilter } from './schemas.ts'
 
 const scalar = z.union([z.string(), z.number(), z.boolean(), z.null()])
@@ -16,6 +17,34 @@ const condition = z.union([
     .meta({ minProperties: 1 }),
 ])
 const pointer = z.string().max(pointerCharsMax).regex(pointerForm)
+const [timeoutMsMin, timeoutMsMax] = webhookTimeoutMsRange
+
+/** What only webhooks have. */
+const webhookFields = {
+  url: z
+    .string()
+    .min(1)
+    .max(2048)
+    .describe('Where deliveries are sent: http or https, on a public host unless POSTHORN_ALLOW_CIDRS says.'),
+  headers: z
+    .record(z.string().min(1).max(100), z.string().max(4096))
+    .refine((given) => Object.keys(given).length <= 50)
+    .meta({ maxProperties: 50 })
+    .describe('Sent along with every delivery. Those that frame or sign the message cannot be set.'),
+  format: z.enum(formats).describe('How the body is made of the event.'),
+  timeout_ms: z
+    .int()
+    .min(timeoutMsMin)
+    .max(timeoutMsMax)
+    .describe('For everything: name, connection, answer.'),
+  outcomes: z
+    .record(z.string().regex(/^([1-5]xx|[1-5][0-9][0-9])$/), z.enum(['deliver', 'retry', 'bury']))
+    .refine((given) => Object.keys(given).length <= 100)
+    .meta({ maxProperties: 100 })
+    .describe(
+      'What statuses mean where they mean something else than usual: `{"404": "retry", "5xx": "bury"}`.',
+    ),
+}
 
 const subscriberFields = {
   name: z.string().regex(/^[A-Za-z0-9_.:-]{1,100}$/),
@@ -46,14 +75,23 @@ const subscriberFields = {
   max_concurrency: z.int().min(1).max(100_000).nullable(),
   rate_per_second: z.number().min(rateMin).max(rateMax).nullable(),
   key_concurrency: z.int().min(1).max(100_000).nullable(),
+  ...webhookFields,
 }
+const secret = z
+  .string()
+  .regex(/^whsec_[A-Za-z0-9+/]{22,172}={0,2}$/)
+  .describe('What deliveries are signed with; one is made unless it is given.')
+
 export const newSubscriber = named(
   'NewSubscriber',
   z.strictObject({
     ...z.object(subscriberFields).partial().shape,
-    name: subscriberFields.name,
     event_types: subscriberFields.event_types,
-    via: z.enum(['pull', 'webhook']).default('webhook').describe('Webhooks are not built yet.'),
+    via: z
+      .enum(['pull', 'webhook'])
+      .default('webhook')
+      .describe('`webhook` needs a url; `pull` needs a name, by which it is pulled from.'),
+    secret: secret.optional(),
     is_active: z.boolean().optional(),
   }),
 )
@@ -64,28 +102,72 @@ export const subscriberChange = named(
     is_active: z.boolean().optional(),
   }),
 )
-export const subscriber = named(
-  'Subscriber',
-  z.object({
-    id: z.uuid(),
-    name: z.string(),
-    via: z.enum(['handler', 'pull', 'webhook']),
-    event_types: z.array(z.string()),
-    tags: z.string().nullable(),
-    filter: z.record(z.string(), z.unknown()).nullable(),
-    ordering_key: z.string().nullable(),
-    status: z.string(),
-    is_active: z.boolean(),
-    on_exhausted: z.enum(['skip', 'block']),
-    retry_backoff_seconds: z.array(z.number()).nullable(),
-    retry_delay_seconds: z.number().nullable(),
-    max_retries: z.int(),
-    lease_seconds: z.number(),
-    max_concurrency: z.int().nullable(),
-    rate_per_second: z.number().nullable(),
-    key_concurrency: z.int().nullable(),
-    created_at: time,
-    updated_at: time,
-  }),
+const subscriberShape = {
+  id: z.uuid(),
+  name: z.string(),
+  via: z.enum(['handler', 'pull', 'webhook']),
+  event_types: z.array(z.string()),
+  tags: z.string().nullable(),
+  filter: z.record(z.string(), z.unknown()).nullable(),
+  ordering_key: z.string().nullable(),
+  status: z.string(),
+  is_active: z.boolean(),
+  on_exhausted: z.enum(['skip', 'block']),
+  retry_backoff_seconds: z.array(z.number()).nullable(),
+  retry_delay_seconds: z.number().nullable(),
+  max_retries: z.int(),
+  lease_seconds: z.number(),
+  max_concurrency: z.int().nullable(),
+  rate_per_second: z.number().nullable(),
+  key_concurrency: z.int().nullable(),
+  created_at: time,
+  updated_at: time,
+  url: z.string().optional(),
+  headers: z.record(z.string(), z.string()).optional(),
+  format: z.enum(formats).optional(),
+  timeout_ms: z.int().nullable().optional(),
+  outcomes: z.record(z.string(), z.string()).optional(),
+  endpoint: z
+    .object({
+      state: z.enum(['open', 'suspended', 'recovering']),
+      unreachable_in_a_row: z.int(),
+      suspended_at: time.nullable(),
+      next_probe_at: time.nullable(),
+      concurrency: z.int().nullable().describe('While it recovers: how many at once by now.'),
+      last_error: z.string().nullable(),
+      last_error_at: time.nullable(),
+    })
+    .optional()
+    .describe('How sending to it is going. `open`: as usual.'),
+}
+export const subscriber = named('Subscriber', z.object(subscriberShape))
+export const createdSubscriber = named(
+  'CreatedSubscriber',
+  z.object({ ...subscriberShape, secret: z.string().optional().describe('Of a webhook, shown this once.') }),
 )
 export const subscribers = named('Subscribers', z.object({ subscribers: z.array(subscriber), ...pageFields }))
+
+export const rotation = z.strictObject({
+  secret: secret.optional(),
+  overlap_seconds: z
+    .int()
+    .min(0)
+    .max(2_592_000)
+    .default(86_400)
+    .describe('For how long deliveries are signed with the old ones as well.'),
+})
+export const rotated = named('RotatedSecret', z.object({ id: z.uuid(), secret: z.string() }))
+export const testResult = named(
+  'TestResult',
+  z.object({
+    delivered: z.boolean(),
+    webhook_id: z.uuid(),
+    status_code: z.int().nullable(),
+    error_class: z.string().nullable(),
+    error: z.string().nullable(),
+    response: z
+      .object({ headers: z.record(z.string(), z.string()), body: z.string(), bytes: z.int() })
+      .nullable(),
+    timings: z.record(z.string(), z.number()),
+  }),
+)

@@ -8,6 +8,8 @@ export type AlertKind =
   | 'posthorn.delivery.expired'
   | 'posthorn.lane.blocked'
   | 'posthorn.subscription.abandoned'
+  | 'posthorn.subscription.paused'
+  | 'posthorn.subscription.suspended'
 
 export interface Alert {
   readonly kind: AlertKind

@@ -40,6 +40,11 @@ export const metricTable = {
     ['alert'],
     'Alerts raised, those held back by the rate limit included.',
   ),
+  webhooks: counter(
+    'posthorn_webhooks_total',
+    ['result'],
+    'Requests sent by this process, by class of the answer (2xx) or of what failed (refused).',
+  ),
   underWay: gauge('posthorn_attempts_under_way', [], 'Attempts whose handler is running in this process.'),
   executionSeconds: histogram(
     'posthorn_attempt_duration_seconds',

@@ -1,4 +1,12 @@
-import type { Database } from '../db/database.ts'
+import { type Database, defineStatement } from '../db/database.ts'
+
+/** What time it is, in ms. */
+export async function readClock(db: Database): Promise<number> {
+  const [row] = await db.run<[nowMs: number]>(readStatement(db), [])
+  return Math.floor(row?.[0] as number)
+}
+
+const readStatement = defineStatement('read_clock', `select date_part('epoch', __schema__.clock()) * 1000`)
 
 /**
  * Moves the one clock of a schema, for tests: every session sees it at once. Replacing the function is all

@@ -1,4 +1,5 @@
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
+import type { Format, StatusRules } from '../domain/endpoint.ts'
 
 /** Where the deliveries of a webhook subscription go, and how the endpoint is doing. */
 export interface Endpoint extends EndpointDefinition {
@@ -10,14 +11,16 @@ export interface Endpoint extends EndpointDefinition {
   readonly lastError: string | null
   /** What requests are signed with, sealed, the newest first. */
   readonly secrets: readonly SealedSecret[]
+  /** Something was replayed to it, ever. */
+  readonly hasReplays: boolean
 }
 
 export interface EndpointDefinition {
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
-  readonly format: string
+  readonly format: Format
   /** What statuses mean, where they mean something else than usual. */
-  readonly rules: Readonly<Record<string, 'deliver' | 'retry' | 'bury'>>
+  readonly rules: StatusRules
 }
 
 export interface SealedSecret {
@@ -43,6 +46,26 @@ export async function writeEndpoint(
   ])
 }
 
+/** Those that are valid now, the newest first. */
+export async function listSecrets(db: Database, subscription: number): Promise<SealedSecret[]> {
+  const rows = await db.run<[id: string, sealed: string]>(secretsStatement(db), [subscription])
+  return rows.map(([id, sealed]) => ({ id, sealed }))
+}
+
+/** Some of all there are, to see whether they can be opened. */
+export async function anySecrets(db: Database, secretsMax: number): Promise<SealedSecret[]> {
+  const rows = await db.run<[id: string, sealed: string]>(anyStatement(db), [secretsMax])
+  return rows.map(([id, sealed]) => ({ id, sealed }))
+}
+
+/** Seals one anew, if it is still as it was. */
+export async function resealSecret(
+  db: Database,
+  { id, sealed, before }: SealedSecret & { before: string },
+): Promise<void> {
+  await db.run(resealStatement(db), [id, sealed, before])
+}
+
 /** A secret from now on; those before it are good for so much longer, so that receivers can change over. */
 export async function addSecret(
   tx: Connection,
@@ -51,16 +74,18 @@ export async function addSecret(
 ): Promise<void> {
   await tx.run(expireStatement(db), [subscription, overlapMs])
   await tx.run(secretStatement(db), [id, subscription, sealed])
+  await tx.run(touchStatement(db), [subscription])
 }
 
 /** Those of all webhook subscriptions that exist. */
 export async function listEndpoints(db: Database): Promise<Endpoint[]> {
   const rows = await db.run<EndpointRow>(listStatement(db), [])
   return rows.map(([subscription, url, headers, format, rules, ...state]) => {
-    const [unreachable, suspendedAt, probeAt, lastError, secrets] = state
+    const [unreachable, suspendedAt, probeAt, lastError, secrets, hasReplays] = state
     return {
       ...{ subscription, url, headers, format, rules, unreachable, suspendedAt, probeAt, lastError },
       secrets: secrets ?? [],
+      hasReplays,
     }
   })
 }
@@ -80,6 +105,34 @@ const expireStatement = defineStatement(
   where subscription = $1 and expires_at is null`,
 )
 
+/** It is a change of the subscriber, and whoever signs hears of it. */
+const touchStatement = defineStatement(
+  'touch_subscription',
+  'update __schema__.subscriptions set updated_at = __schema__.clock(), version = version + 1 where no = $1',
+)
+
+const secretsStatement = defineStatement(
+  'list_secrets',
+  `select x.id, x.sealed
+  from __schema__.endpoint_secrets x
+  where x.subscription = $1 and (x.expires_at is null or x.expires_at > __schema__.clock())
+  order by x.created_at desc`,
+)
+
+const anyStatement = defineStatement(
+  'any_secrets',
+  `select x.id, x.sealed
+  from __schema__.endpoint_secrets x
+  where x.expires_at is null or x.expires_at > __schema__.clock()
+  order by x.created_at desc
+  limit $1`,
+)
+
+const resealStatement = defineStatement(
+  'reseal_secret',
+  'update __schema__.endpoint_secrets set sealed = $2 where id = $1 and sealed = $3',
+)
+
 const secretStatement = defineStatement(
   'add_secret',
   `insert into __schema__.endpoint_secrets (id, subscription, sealed, created_at)
@@ -91,7 +144,8 @@ const listStatement = defineStatement(
   `select e.subscription, e.url, e.headers, e.format, e.rules, e.unreachable, e.suspended_at, e.probe_at, e.last_error,
     (select json_agg(json_build_object('id', x.id, 'sealed', x.sealed) order by x.created_at desc)
      from __schema__.endpoint_secrets x
-     where x.subscription = e.subscription and (x.expires_at is null or x.expires_at > __schema__.clock()))
+     where x.subscription = e.subscription and (x.expires_at is null or x.expires_at > __schema__.clock())),
+    exists (select 1 from __schema__.replayed p where p.subscription = e.subscription)
   from __schema__.endpoints e
   join __schema__.subscriptions s on s.no = e.subscription and s.status <> 'deleted'
   order by e.subscription`,
@@ -101,11 +155,12 @@ type EndpointRow = [
   subscription: number,
   url: string,
   headers: Record<string, string>,
-  format: string,
+  format: Format,
   rules: EndpointDefinition['rules'],
   unreachable: number,
   suspendedAt: Date | null,
   probeAt: Date | null,
   lastError: string | null,
   secrets: SealedSecret[] | null,
+  hasReplays: boolean,
 ]

@@ -19,6 +19,8 @@ export interface LeaseWant {
   readonly laneMax: number
   /** It has a limit over the whole fleet, so its leases go one after the other. */
   readonly limited: boolean
+  /** Also if it is suspended, to see whether its endpoint is back. */
+  readonly probe?: boolean
 }
 
 export interface LeaseRequest {
@@ -91,6 +93,7 @@ export function leaseValues({ wants, token, worker, begins, tags }: LeaseRequest
     begins === 'granted',
     wants.map((want) => want.laneMax),
     wants.map((want) => want.limited),
+    wants.map((want) => want.probe ?? false),
   ]
   return tags === null ? values : [...values, tags]
 }
@@ -101,12 +104,12 @@ const runColumns = `r.id, r.subscription, r.event_ids, r.first_id, r.ordering_ke
 const wanted = `
   wanted as materialized (
     select w.subscription, w.events_max, w.runs_max, w.suspects, w.lease_ms, w.lane_max
-    from unnest($1::int[], $2::int[], $3::int[], $4::boolean[], $5::int[], $9::int[], $10::boolean[])
-      as w(subscription, events_max, runs_max, suspects, lease_ms, lane_max, limited)
+    from unnest($1::int[], $2::int[], $3::int[], $4::boolean[], $5::int[], $9::int[], $10::boolean[], $11::boolean[])
+      as w(subscription, events_max, runs_max, suspects, lease_ms, lane_max, limited, probe)
     join __schema__.subscriptions s on s.no = w.subscription
-    where s.status in ('active', 'draining')
+    where (s.status in ('active', 'draining') or (w.probe and s.status = 'suspended'))
       -- a caller that has not yet heard of a limit gets nothing until it has
-      and (w.limited or num_nonnulls(s.max_concurrency, s.rate_per_second) = 0)
+      and (w.limited or num_nonnulls(s.max_concurrency, s.rate_per_second, s.ramp) = 0)
   )`
 
 const ending = (isWanted: string) => `ending as materialized (
@@ -148,11 +151,11 @@ const foundOldest = `
 
 /** The same for a pull worker that wants any of some tags: each tag offers its oldest. */
 const foundTagged = `
-  ${ending('r.tags && $11::text[]')},
+  ${ending('r.tags && $12::text[]')},
   offered as materialized (
     select distinct on (r.id) w.events_max, w.lease_ms, w.lane_max, r.*
     from wanted w
-    cross join unnest($11::text[]) as t(tag)
+    cross join unnest($12::text[]) as t(tag)
     cross join lateral (
       select o.*
       from __schema__.ready_tags g

@@ -35,7 +35,7 @@ const roomStatement = defineStatement(
   'limit_room',
   `select l.subscription, least(
     case when s.rate_per_second is null then 1000000 else floor(${tokensNow}) end,
-    coalesce(s.max_concurrency, 1000000) - case when s.max_concurrency is null then 0 else (
+    coalesce(least(s.max_concurrency, s.ramp), 1000000) - case when num_nonnulls(s.max_concurrency, s.ramp) = 0 then 0 else (
       select coalesce(sum(r.granted), 0) from __schema__.runs r
       where r.subscription = l.subscription and r.state = 'leased') end)::int
   from __schema__.limits l

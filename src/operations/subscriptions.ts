@@ -1,7 +1,10 @@
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
 import { parseFilter, parsePointer } from '../domain/filter.ts'
-import type { Subscription, SubscriptionDefinition, SubscriptionStatus } from '../domain/subscription.ts'
+import type { Subscription, SubscriptionDefinition } from '../domain/subscription.ts'
 import { PosthornError } from '../errors.ts'
+import { addSecret, type EndpointDefinition, type SealedSecret, writeEndpoint } from './endpoints.ts'
+import { getSubscriber, type Subscriber } from './subscribers.ts'
+import { type SubscriptionRow, subscriptionColumns, subscriptionFromRow } from './subscription-row.ts'
 
 /**
  * Makes the subscription what the definition says, creating it if need be. From the commit on, every publish
@@ -27,7 +30,7 @@ export async function upsertSubscription(
 
 async function writeSubscription(
   tx: Connection,
-  db: Database,
+  db: { readonly schema: string },
   definition: SubscriptionDefinition,
 ): Promise<Subscription> {
   const [row] = await tx.run<SubscriptionRow>(upsertStatement(db), [
@@ -47,7 +50,7 @@ async function writeSubscription(
     definition.ratePerSecond,
     definition.keyConcurrency,
   ])
-  const subscription = fromRow(row as SubscriptionRow)
+  const subscription = subscriptionFromRow(row as SubscriptionRow)
   await tx.run(routeStatement(db), [subscription.no, definition.types])
   await tx.run(limitStatement(db), [subscription.no])
   return subscription
@@ -59,36 +62,74 @@ export async function findSubscription(
   name: string,
 ): Promise<Subscription | undefined> {
   const [row] = await tx.run<SubscriptionRow>(findStatement(db), [name])
-  return row && fromRow(row)
+  return row && subscriptionFromRow(row)
+}
+
+/** A subscription that is to be made, or what is to be made of one. */
+export interface SubscriberDefinition {
+  readonly definition: SubscriptionDefinition
+  /** Where its webhooks go; null: it has none. */
+  readonly endpoint: EndpointDefinition | null
+}
+
+export interface NewSubscriber extends SubscriberDefinition {
+  readonly status: 'active' | 'paused'
+  /** What its webhooks are signed with. */
+  readonly secret: SealedSecret | null
 }
 
 /** Makes one that must not exist yet, in the state given. */
-export async function createSubscription(
+export async function createSubscriber(
   db: Database,
-  definition: SubscriptionDefinition,
-  status: 'active' | 'paused',
-): Promise<Subscription> {
+  { definition, status, endpoint, secret }: NewSubscriber,
+): Promise<Subscriber> {
   return db.transaction(async (tx) => {
     await lockName(tx, definition.name)
     if ((await findSubscription(tx, db, definition.name)) !== undefined) {
       throw new PosthornError('NAME_TAKEN', { name: definition.name })
     }
-    const subscription = await writeSubscription(tx, db, definition)
-    if (status === 'paused') await tx.run(statusStatement(db), [subscription.id, status])
-    return subscription
+    const { no, id } = await writeSubscription(tx, db, definition)
+    if (endpoint !== null) await writeEndpoint(tx, db, no, endpoint)
+    if (secret !== null) await addSecret(tx, db, { subscription: no, ...secret, overlapMs: 0 })
+    if (status === 'paused') await tx.run(statusStatement(db), [id, status])
+    return (await getSubscriber(tx, db, id)) as Subscriber
   })
 }
 
-/** Changes one as it is now; whoever else changes or ends it waits. Undefined: there is none. */
-export async function changeSubscription(
+export interface ChangeRequest {
+  readonly id: string
+  /** Only if it has not been changed since; null: in any case. */
+  readonly version: number | null
+}
+
+/**
+ * Does something to one as it is now; whoever else changes or ends it waits. Throws NOT_FOUND, and CHANGED_MEANWHILE if
+ * it is not what the caller has seen.
+ */
+export async function changeSubscriber<T>(
   db: Database,
-  id: string,
-  change: (before: Subscription) => SubscriptionDefinition,
-): Promise<Subscription | undefined> {
+  { id, version }: ChangeRequest,
+  change: (tx: Connection, before: Subscriber) => Promise<T>,
+): Promise<T> {
   return db.transaction(async (tx) => {
-    const [row] = await tx.run<SubscriptionRow>(holdStatement(db), [id])
-    return row && writeSubscription(tx, db, change(fromRow(row)))
+    await tx.run(holdStatement(db), [id])
+    const before = await getSubscriber(tx, db, id)
+    if (before === undefined) throw new PosthornError('NOT_FOUND', { what: 'subscriber', id })
+    if (version !== null && version !== before.version) {
+      throw new PosthornError('CHANGED_MEANWHILE', { id, version: before.version })
+    }
+    return change(tx, before)
   })
+}
+
+/** Inside the transaction of such a change. */
+export async function redefine(
+  tx: Connection,
+  db: { readonly schema: string },
+  { definition, endpoint }: SubscriberDefinition,
+): Promise<void> {
+  const { no } = await writeSubscription(tx, db, definition)
+  if (endpoint !== null) await writeEndpoint(tx, db, no, endpoint)
 }
 
 /** Held to the end of the transaction, so that of two callers with one name only one finds it free. */
@@ -96,32 +137,17 @@ async function lockName(tx: Connection, name: string): Promise<void> {
   await tx.query('select pg_advisory_xact_lock(hashtext($1))', [`posthorn subscription ${name}`])
 }
 
-/** Undefined: there is none. */
-export async function setSubscriptionStatus(
-  db: Database,
-  id: string,
-  status: 'active' | 'paused',
-): Promise<number | undefined> {
-  const [row] = await db.run<[no: number]>(statusStatement(db), [id, status])
-  return row?.[0]
-}
-
-/** A subscription, and when it was made and last changed. */
-export interface DatedSubscription extends Subscription {
-  readonly createdAt: Date
-  readonly updatedAt: Date
-}
-
-export async function listDatedSubscriptions(db: Database): Promise<DatedSubscription[]> {
-  const rows = await db.run<[createdAt: Date, updatedAt: Date, ...SubscriptionRow]>(
-    listDatedStatement(db),
-    [],
-  )
-  return rows.map(([createdAt, updatedAt, ...row]) => ({ ...fromRow(row), createdAt, updatedAt }))
+/** Inside the transaction of such a change: a paused one is owed what it wants, and gives out nothing. */
+export async function setStatus(
+  tx: Connection,
+  db: { readonly schema: string },
+  { id, status }: { id: string; status: 'active' | 'paused' },
+): Promise<void> {
+  await tx.run(statusStatement(db), [id, status])
 }
 
 export async function listSubscriptions(db: Database): Promise<Subscription[]> {
-  return (await db.run<SubscriptionRow>(listStatement(db), [])).map(fromRow)
+  return (await db.run<SubscriptionRow>(listStatement(db), [])).map(subscriptionFromRow)
 }
 
 /** Says that a live handler of these subscriptions exists somewhere. */
@@ -131,11 +157,12 @@ export async function touchHandlers(db: Database, subscriptions: readonly number
 
 /** Ends a subscription: nothing more is routed to it. What still waits for it is cancelled by upkeep. */
 export async function deleteSubscription(
-  db: Database,
+  tx: Connection,
+  db: { readonly schema: string },
   which: { readonly name: string } | { readonly id: string },
 ): Promise<number | undefined> {
   const values = 'name' in which ? [which.name, null] : [null, which.id]
-  const rows = await db.run<[no: number]>(deleteStatement(db), values)
+  const rows = await tx.run<[no: number]>(deleteStatement(db), values)
   return rows[0]?.[0]
 }
 
@@ -144,9 +171,6 @@ export async function abandonedSubscriptions(db: Database): Promise<string[]> {
   const rows = await db.run<[name: string]>(abandonedStatement(db), [])
   return rows.map(([name]) => name)
 }
-
-const columns = `s.no, s.id, s.name, s.via, s.status, s.types, s.tags, s.filter, s.key_pointer, s.on_exhausted, s.retry, s.lease_ms, s.timeout_ms,
-    s.max_concurrency, s.rate_per_second, s.key_concurrency`
 
 const upsertStatement = defineStatement(
   'upsert_subscription',
@@ -159,7 +183,7 @@ const upsertStatement = defineStatement(
     lease_ms = excluded.lease_ms, timeout_ms = excluded.timeout_ms, max_concurrency = excluded.max_concurrency,
     rate_per_second = excluded.rate_per_second, key_concurrency = excluded.key_concurrency,
     handler_seen_at = excluded.handler_seen_at, updated_at = __schema__.clock()
-  returning ${columns}`,
+  returning ${subscriptionColumns}`,
 )
 
 const routeStatement = defineStatement(
@@ -178,7 +202,7 @@ const limitStatement = defineStatement(
   `with limited as (
     select s.no, s.rate_per_second
     from __schema__.subscriptions s
-    where s.no = $1 and num_nonnulls(s.max_concurrency, s.rate_per_second) > 0
+    where s.no = $1 and num_nonnulls(s.max_concurrency, s.rate_per_second, s.ramp) > 0
   ),
   kept as (
     insert into __schema__.limits (subscription, tokens, refilled_at)
@@ -190,31 +214,40 @@ const limitStatement = defineStatement(
 
 const findStatement = defineStatement(
   'find_subscription',
-  `select ${columns} from __schema__.subscriptions s where s.name = $1 and s.status <> 'deleted'`,
+  `select ${subscriptionColumns} from __schema__.subscriptions s where s.name = $1 and s.status <> 'deleted'`,
 )
 
 const holdStatement = defineStatement(
   'hold_subscription',
-  `select ${columns} from __schema__.subscriptions s where s.id = $1 and s.status <> 'deleted' for update`,
+  `select s.no from __schema__.subscriptions s where s.id = $1 and s.status <> 'deleted' for update`,
 )
 
 const listStatement = defineStatement(
   'list_subscriptions',
-  `select ${columns} from __schema__.subscriptions s where s.status <> 'deleted' order by s.no`,
+  `select ${subscriptionColumns} from __schema__.subscriptions s where s.status <> 'deleted' order by s.no`,
 )
 
-const listDatedStatement = defineStatement(
-  'list_dated_subscriptions',
-  `select s.created_at, s.updated_at, ${columns} from __schema__.subscriptions s where s.status <> 'deleted' order by s.no`,
-)
-
-/** What is suspended or draining is somebody else's to wake. */
 const statusStatement = defineStatement(
   'set_subscription_status',
-  `update __schema__.subscriptions s
-  set status = $2, updated_at = __schema__.clock()
-  where s.id = $1 and s.status <> 'deleted'
-  returning s.no`,
+  `with changed as (
+    update __schema__.subscriptions s
+    set status = $2, ramp = null, updated_at = __schema__.clock()
+    where s.id = $1 and s.status <> 'deleted'
+    returning s.no, s.max_concurrency, s.rate_per_second
+  ),
+  -- Whoever lets it go on believes that its endpoint is back.
+  closed as (
+    update __schema__.endpoints e
+    set unreachable = 0, suspended_at = null, probe_at = null, probes = 0
+    from changed c
+    where e.subscription = c.no
+  ),
+  unlimited as (
+    delete from __schema__.limits l
+    using changed c
+    where l.subscription = c.no and num_nonnulls(c.max_concurrency, c.rate_per_second) = 0
+  )
+  select no from changed`,
 )
 
 const touchStatement = defineStatement(
@@ -241,46 +274,3 @@ const abandonedStatement = defineStatement(
   `select s.name from __schema__.subscriptions s
   where s.via = 'handler' and s.status = 'active' and s.handler_seen_at < __schema__.clock() - interval '10 min'`,
 )
-
-type SubscriptionRow = [
-  no: number,
-  id: string,
-  name: string,
-  via: Subscription['via'],
-  status: SubscriptionStatus,
-  types: string[],
-  tags: string[] | null,
-  filter: Subscription['filter'],
-  orderingKey: string | null,
-  onExhausted: Subscription['onExhausted'],
-  retry: Subscription['retry'],
-  leaseMs: number,
-  timeoutMs: number | null,
-  maxConcurrency: number | null,
-  ratePerSecond: number | null,
-  keyConcurrency: number | null,
-]
-
-function fromRow(row: SubscriptionRow): Subscription {
-  const [no, id, name, via, status, types, tags, filter, orderingKey, onExhausted, ...rest] = row
-  const [retry, leaseMs, timeoutMs, ...limits] = rest
-  const [maxConcurrency, ratePerSecond, keyConcurrency] = limits
-  return {
-    no,
-    id,
-    name,
-    via,
-    status,
-    types,
-    tags,
-    filter,
-    orderingKey,
-    onExhausted,
-    retry,
-    leaseMs,
-    timeoutMs,
-    maxConcurrency,
-    ratePerSecond,
-    keyConcurrency,
-  }
-}

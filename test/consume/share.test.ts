@@ -38,7 +38,7 @@ test('large payloads bound what is asked for at once', () => {
 
 function newShare(concurrency: number): Share {
   const definition = defineSubscription('handler', ['t'], { name: 'n' })
-  const subscription: Subscription = { ...definition, no: 1, id: 'an id', status: 'active' }
+  const subscription: Subscription = { ...definition, no: 1, id: 'an id', status: 'active', ramp: null }
   return new Share(subscription, () => undefined, concurrency)
 }
 
@@ -56,7 +56,7 @@ function heldRun(size: number, chars: number): HeldRun {
   const event = { id: 1, payloadText: 'x'.repeat(chars) } as StoredEvent
   const waiting = Array.from({ length: size }, () => ({ run, event, attempt: 1, failures: 0 }))
   return {
-    ...{ run, waiting, lane: false, leasedAt: 0, holdsUntil: 1e9, renewAt: 1e9 },
-    ...{ underWay: 0, cancelled: [] },
+    ...{ run, waiting, lane: false, leasedAt: 0, leasedAtMs: 0, holdsUntil: 1e9, renewAt: 1e9 },
+    ...{ underWay: 0, cancelled: [], goesBack: false },
   }
 }

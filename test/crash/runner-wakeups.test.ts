@@ -42,7 +42,7 @@ test('a settlement that comes back during a search which finds nothing starts an
   const observe = { settled: settled.give, lost: quiet, trouble: quiet }
   const runner = new Runner({ source, pollMs: 60_000, idlePollMs: 60_000, observe })
   const definition = defineSubscription('handler', ['t'], { name: 'n' })
-  const subscription = { ...definition, no: 1, id: 'an id', status: 'active' } as const
+  const subscription = { ...definition, no: 1, id: 'an id', status: 'active', ramp: null } as const
   runner.add(new Share(subscription, () => handlerMayEnd.given, 1))
   runner.start()
   await searching.given

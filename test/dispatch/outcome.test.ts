@@ -1,11 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import {
-  decide,
-  type ErrorClass,
-  errorClasses,
-  readRetryAfter,
-  type StatusRules,
-} from '../../src/dispatch/outcome.ts'
+import { decide, type ErrorClass, errorClasses, readRetryAfter } from '../../src/dispatch/outcome.ts'
+import type { StatusRules } from '../../src/domain/endpoint.ts'
 
 function answer(status: number, rules?: StatusRules, retryAfterMs: number | null = null) {
   return decide({ kind: 'answered', status, retryAfterMs }, rules)

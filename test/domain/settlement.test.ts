@@ -51,7 +51,7 @@ test('retry-after can only lengthen the wait, up to a day', () => {
 test('an uncounted failure is retried without end and costs nothing', () => {
   expect(decide({ failures: 2 }, { ...failed, uncounted: true })).toEqual({
     kind: 'retry',
-    afterMs: 300_000,
+    afterMs: 5_000,
     reason: 'boom',
     failures: 2,
   })

@@ -28,8 +28,9 @@ const patience = { timeout: 60_000 + requests * 50 }
 test(`every answer is one that the document has (${requests} requests, seed ${seed})`, patience, async () => {
   const trouble: string[] = []
   const log = createLogger('error', { write: (line) => void trouble.push(line) })
-  const open = await servers.open({ log })
-  const keyed = await servers.open({ log, adminKey })
+  const hub = { secretKey: Buffer.alloc(32, 7).toString('base64') }
+  const open = await servers.open({ log, hub })
+  const keyed = await servers.open({ log, hub, adminKey })
   const targets = [toTarget(open), toTarget(keyed, [['Authorization', `Bearer ${adminKey}`]])]
   const report = await fuzz({ document, routes, targets, requests, seed })
   process.stdout.write(`fuzz (seed ${seed}): ${report.lines().join('\n  ')}\n`)

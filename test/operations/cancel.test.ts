@@ -144,7 +144,7 @@ test('the backlog of a deleted subscription ends, however large', { timeout: 30_
   for (let published = 0; published < 20_000; published += 5_000) await batch((n) => `k${n % 500}`)
   const admitter = new Admitter(db)
   while (!(await admitter.admit()).drained);
-  await deleteSubscription(db, { name: 'gone' })
+  await deleteSubscription(db, db, { name: 'gone' })
 
   const troubles: unknown[] = []
   const nothing = () => undefined

@@ -106,6 +106,8 @@ const detailWords: ErrorDetails = {
   name: 'billing',
   events: 12,
   rounds: 5,
+  keyId: '9f2c61d0',
+  version: 7,
   requestId,
 }
 

@@ -1,17 +1,17 @@
 import { z } from 'zod'
-import { scheduleRetry } from '../../domain/retry.ts'
-import type { Subscription, SubscriptionOptions } from '../../domain/subscription.ts'
 import { PosthornError } from '../../errors.ts'
-import type { DatedSubscription, Hub } from '../../hub.ts'
+import type { Hub } from '../../hub.ts'
 import { pageOf } from '../page.ts'
-import { readAnyTags } from '../read-request.ts'
-import { defineRoute, type Route } from '../route.ts'
+import { type Call, defineRoute, type Route, type RouteResponse } from '../route.ts'
 import { pageQuery } from '../schemas.ts'
+import { changeOf, definitionOf, describe, nameFor } from '../subscriber.ts'
 import * as schemas from '../subscriber-schemas.ts'
 import { record } from './manage.ts'
 
 const params = z.object({ id: z.uuid() })
-type Change = z.output<typeof schemas.subscriberChange>
+const headers = { ETag: 'Its version, for `If-Match`.' }
+const current: RouteResponse = { description: 'As it is now.', schema: schemas.subscriber, headers }
+const ifMatch = ' With `If-Match` only if it has not been changed since.'
 
 /** Subscriptions that are made over HTTP; those of handlers are made by the processes that have the handlers. */
 export function subscriberRoutes(hub: Hub): Route[] {
@@ -19,28 +19,46 @@ export function subscriberRoutes(hub: Hub): Route[] {
     defineRoute({
       ...{ method: 'POST', path: '/subscribers', name: 'createSubscriber', scope: 'manage' },
       summary: 'Create a subscription',
-      description: 'Whoever pulls from it names it: `GET /events/subscribe?subscription=<name>`.',
+      description:
+        'A webhook needs `url` and `event_types`; its `secret` is shown in this answer only. Whoever pulls names it: `GET /events/subscribe?subscription=<name>`.',
       body: {
         ...{ kind: 'json', schema: schemas.newSubscriber },
         example: {
-          name: 'billing',
-          via: 'pull',
-          event_types: ['invoice.*'],
-          tags: 'eu',
-          max_concurrency: 10,
+          ...{
+            name: 'billing',
+            url: 'https://billing.example/hooks',
+            event_types: ['invoice.*'],
+            tags: 'eu',
+          },
+          ...{ filter: { '/payload/paid': true }, ordering_key: '/payload/invoice_id' },
+          ...{ retry_backoff_seconds: [5, 30, 300], timeout_ms: 10_000, headers: { 'x-team': 'billing' } },
+          ...{
+            max_concurrency: 10,
+            rate_per_second: 50,
+            on_exhausted: 'skip',
+            format: 'standard',
+            is_active: true,
+          },
         },
       },
-      responses: { 201: { description: 'Created.', schema: schemas.subscriber } },
-      errors: ['BAD_FIELD', 'BAD_OPTION', 'NAME_TAKEN'],
-      handle: async ({ body, caller }) => {
-        const { name, via, event_types: types, is_active: isActive, ...change } = body
-        if (via !== 'pull') {
-          throw new PosthornError('BAD_FIELD', { field: 'via', expected: 'pull', value: via })
+      responses: { 201: { description: 'Created.', schema: schemas.createdSubscriber, headers } },
+      errors: ['BAD_FIELD', 'BAD_OPTION', 'NAME_TAKEN', 'SECRET_KEY_MISSING'],
+      handle: async ({ body, caller, request }) => {
+        const { secret, ...shown } = body
+        const name = nameFor(body)
+        const { definition, endpoint } = definitionOf({ ...body, name }, hub.endpoints.timeoutMs)
+        const status = body.is_active === false ? 'paused' : 'active'
+        if (endpoint === null) {
+          if (secret !== undefined) throw refused('secret', 'left out, since nothing is signed', 'given')
+          await record(hub, caller, 'subscriber.create', name, shown)
+          const made = await hub.directory.create({ definition, endpoint, status, secret: null })
+          return { status: 201, ...describe(made) }
         }
-        const options = optionsOf(name, change)
-        await record(hub, caller, 'subscriber.create', name, body)
-        const made = await hub.directory.create(types, options, isActive === false ? 'paused' : 'active')
-        return { status: 201, json: wireOf(made) }
+        refuseLoop(endpoint.url, request.headers.host)
+        hub.endpoints.check(endpoint)
+        await record(hub, caller, 'subscriber.create', name, shown)
+        const made = await hub.endpoints.create({ definition, endpoint, status, secret })
+        return { status: 201, ...describe(made.subscriber, { secret: made.secret }) }
       },
     }),
     defineRoute({
@@ -50,56 +68,48 @@ export function subscriberRoutes(hub: Hub): Route[] {
       errors: ['BAD_FIELD'],
       handle: async ({ query }) => {
         const { items, fields } = pageOf(await hub.directory.list(), query)
-        return { status: 200, json: { subscribers: items.map(wireOf), ...fields } }
+        return { status: 200, json: { subscribers: items.map((one) => describe(one).json), ...fields } }
       },
     }),
     defineRoute({
       ...{ method: 'GET', path: '/subscribers/{id}', name: 'getSubscriber', scope: 'manage', params },
       summary: 'Get a subscription',
-      responses: { 200: { description: 'It.', schema: schemas.subscriber } },
+      responses: { 200: { description: 'It.', schema: schemas.subscriber, headers } },
       errors: ['NOT_FOUND', 'BAD_FIELD'],
-      handle: async ({ params }) => ({ status: 200, json: wireOf(await hub.directory.get(params.id)) }),
+      handle: async ({ params }) => ({ status: 200, ...describe(await hub.directory.get(params.id)) }),
     }),
     defineRoute({
       ...{ method: 'PATCH', path: '/subscribers/{id}', name: 'changeSubscriber', scope: 'manage', params },
       summary: 'Change a subscription',
-      description:
-        'What is left out stays as it is. Types and tags count for events that are published from now on.',
+      description: `What is left out stays as it is. Types, tags, filter and ordering key count for events that are published from now on, all else for what waits too.${ifMatch}`,
       body: { kind: 'json', schema: schemas.subscriberChange, example: { max_concurrency: 20 } },
-      responses: { 200: { description: 'As it is now.', schema: schemas.subscriber } },
-      errors: ['NOT_FOUND', 'BAD_FIELD', 'BAD_OPTION'],
-      handle: async ({ params, body, caller }) => {
+      responses: { 200: current },
+      errors: ['NOT_FOUND', 'BAD_FIELD', 'BAD_OPTION', 'CHANGED_MEANWHILE'],
+      handle: async ({ params, body, caller, request }) => {
         const before = await hub.directory.get(params.id)
-        const { is_active: isActive, event_types: types, ...change } = body
-        const changes = Object.keys(body).some((name) => name !== 'is_active')
-        if (changes) checkPull(before)
-        const changed = (now: Subscription) => ({
-          types: types ?? now.types,
-          options: changedOptions(now, change),
-        })
-        if (changes) changed(before)
+        const change = (now: typeof before) => {
+          const changed = changeOf(now, body)
+          return changed.endpoint == null
+            ? changed
+            : { ...changed, endpoint: hub.endpoints.check(changed.endpoint) }
+        }
+        change(before)
+        refuseLoop(body.url, request.headers.host)
         await record(hub, caller, 'subscriber.change', before.name, body)
-        if (changes) await hub.directory.change(params.id, changed)
-        if (isActive !== undefined) await hub.directory.setStatus(params.id, isActive ? 'active' : 'paused')
-        return { status: 200, json: wireOf(await hub.directory.get(params.id)) }
+        return { status: 200, ...describe(await hub.directory.change(which(params, request), change)) }
       },
     }),
     defineRoute({
       ...{ method: 'DELETE', path: '/subscribers/{id}', name: 'deleteSubscriber', scope: 'manage', params },
       summary: 'End a subscription',
-      description: 'What still waits for it is cancelled, and stays visible. The work queue cannot be ended.',
+      description: `What still waits for it is cancelled, and stays visible. The work queue cannot be ended.${ifMatch}`,
       responses: { 204: { description: 'Ended.' } },
-      errors: ['NOT_FOUND', 'BAD_FIELD'],
-      handle: async ({ params, caller }) => {
+      errors: ['NOT_FOUND', 'BAD_FIELD', 'CHANGED_MEANWHILE'],
+      handle: async ({ params, caller, request }) => {
         const { name, no } = await hub.directory.get(params.id)
-        if (no === 0)
-          throw new PosthornError('BAD_FIELD', {
-            field: 'id',
-            expected: 'not that of the work queue',
-            value: params.id,
-          })
+        if (no === 0) throw refused('id', 'not that of the work queue', params.id)
         await record(hub, caller, 'subscriber.delete', name, {})
-        await hub.directory.delete(params.id)
+        await hub.directory.delete(which(params, request))
         return { status: 204 }
       },
     }),
@@ -115,112 +125,87 @@ export function subscriberRoutes(hub: Hub): Route[] {
         summary: verb === 'pause' ? 'Hold everything that is owed to it' : 'Let it go on',
         description:
           verb === 'pause'
-            ? 'Events that it wants are still stored for it; nothing is leased until it is resumed.'
-            : '',
+            ? `Events that it wants are still stored for it; nothing is leased until it is resumed.${ifMatch}`
+            : `Also an endpoint that was suspended is tried again at once.${ifMatch}`,
         body: { kind: 'json', schema: z.strictObject({}), isOptional: true },
-        responses: { 200: { description: 'As it is now.', schema: schemas.subscriber } },
-        errors: ['NOT_FOUND', 'BAD_FIELD'],
-        handle: async ({ params, caller }) => {
+        responses: { 200: current },
+        errors: ['NOT_FOUND', 'BAD_FIELD', 'CHANGED_MEANWHILE'],
+        handle: async ({ params, caller, request }) => {
           const { name } = await hub.directory.get(params.id)
           await record(hub, caller, `subscriber.${verb}`, name, {})
-          await hub.directory.setStatus(params.id, verb === 'pause' ? 'paused' : 'active')
+          const status = verb === 'pause' ? 'paused' : 'active'
+          const now = await hub.directory.change(which(params, request), () => ({ status }))
           if (verb === 'resume') hub.pull.look()
-          return { status: 200, json: wireOf(await hub.directory.get(params.id)) }
+          return { status: 200, ...describe(now) }
         },
       }),
     ),
+    defineRoute({
+      ...{
+        method: 'POST',
+        path: '/subscribers/{id}/rotate-secret',
+        name: 'rotateSecret',
+        scope: 'manage',
+        params,
+      },
+      summary: 'Sign with a new secret',
+      description: `Deliveries are signed with the old ones as well for \`overlap_seconds\`, so that receivers can change over.${ifMatch}`,
+      body: { kind: 'json', schema: schemas.rotation, isOptional: true, example: { overlap_seconds: 3600 } },
+      responses: { 200: { description: 'The new one, shown this once.', schema: schemas.rotated, headers } },
+      errors: ['NOT_FOUND', 'BAD_FIELD', 'CHANGED_MEANWHILE', 'SECRET_KEY_MISSING'],
+      handle: async ({ params, body, caller, request }) => {
+        const { overlap_seconds: overlapSeconds, secret } = schemas.rotation.parse(body ?? {})
+        const { name } = await hub.directory.get(params.id)
+        await record(hub, caller, 'subscriber.rotate_secret', name, { overlap_seconds: overlapSeconds })
+        const overlapMs = overlapSeconds * 1000
+        const rotated = await hub.endpoints.rotateSecret(which(params, request), { overlapMs, secret })
+        const json = { id: params.id, secret: rotated.secret }
+        return { status: 200, json, headers: { etag: `"${rotated.version}"` } }
+      },
+    }),
+    defineRoute({
+      ...{ method: 'POST', path: '/subscribers/{id}/test', name: 'testSubscriber', scope: 'manage', params },
+      summary: 'Send a test delivery now',
+      description:
+        'An event of type `posthorn.test`, signed as all are, whatever the state of the subscriber. The answer says how it went; nothing of it is kept.',
+      body: { kind: 'json', schema: z.strictObject({}), isOptional: true },
+      responses: { 200: { description: 'How it went.', schema: schemas.testResult } },
+      errors: ['NOT_FOUND', 'BAD_FIELD', 'SECRET_KEY_WRONG'],
+      handle: async ({ params, caller, signal }) => {
+        const { name } = await hub.directory.get(params.id)
+        await record(hub, caller, 'subscriber.test', name, {})
+        const { outcome, exchange, deliveryId } = await hub.endpoints.test(params.id, signal)
+        const { statusCode, errorClass, error, response, timings } = exchange
+        const delivered = outcome !== 'held' && outcome.kind === 'succeeded'
+        const json = { delivered, webhook_id: deliveryId, status_code: statusCode, error_class: errorClass }
+        return { status: 200, json: { ...json, error, response, timings } }
+      },
+    }),
   ]
 }
 
-function checkPull({ via, name }: DatedSubscription): void {
-  if (via === 'pull') return
-  const expected = 'left out: the process that has the handler says what it wants'
-  throw new PosthornError('BAD_FIELD', { field: name, expected, value: via })
+/** The one that is meant, as the caller has seen it if that is said. */
+function which(
+  { id }: { id: string },
+  request: Call<unknown, unknown, unknown>['request'],
+): { id: string; version: number | null } {
+  const given = request.headers['if-match']
+  if (given === undefined || given.trim() === '*') return { id, version: null }
+  const [, version] = /^\s*(?:W\/)?"(\d{1,9})"\s*$/.exec(given) ?? []
+  if (version === undefined) throw refused('If-Match', 'an ETag such as "3"', given)
+  return { id, version: Number(version) }
 }
 
-function optionsOf(name: string, change: Omit<Change, 'event_types' | 'is_active'>): SubscriptionOptions {
-  const { tags, on_exhausted, lease_seconds, max_concurrency, rate_per_second, key_concurrency } = change
-  const { filter, ordering_key: orderingKey } = change
-  const retry = retryOf(change)
-  const wanted = tags == null ? null : readAnyTags(tags)
-  return {
-    name,
-    ...(wanted !== null && { tags: wanted }),
-    ...(filter != null && { filter }),
-    ...(orderingKey != null && { orderingKey }),
-    ...(on_exhausted !== undefined && { onExhausted: on_exhausted }),
-    ...(lease_seconds !== undefined && { leaseMs: lease_seconds * 1000 }),
-    ...(max_concurrency != null && { maxConcurrency: max_concurrency }),
-    ...(rate_per_second != null && { ratePerSecond: rate_per_second }),
-    ...(key_concurrency != null && { keyConcurrency: key_concurrency }),
-    ...(retry !== undefined && { retry }),
+/** A webhook to our own door would come in as the next event, and so on. */
+function refuseLoop(url: string | undefined, host: string | undefined): void {
+  if (url === undefined || host === undefined || !URL.canParse(url)) return
+  const target = new URL(url)
+  const port = target.port || (target.protocol === 'https:' ? '443' : '80')
+  if (`${target.hostname}:${port}` === (host.includes(':') ? host : `${host}:80`).toLowerCase()) {
+    throw refused('url', 'somewhere else than here', url)
   }
 }
 
-function retryOf(change: Change): SubscriptionOptions['retry'] {
-  const { retry_backoff_seconds: schedule, retry_delay_seconds: delay, max_retries: failuresMax } = change
-  if (schedule != null) {
-    if (failuresMax !== undefined && failuresMax !== schedule.length + 1) {
-      const expected = `${schedule.length + 1} or left out, since retry_backoff_seconds has ${schedule.length} entries`
-      throw new PosthornError('BAD_FIELD', { field: 'max_retries', expected, value: failuresMax })
-    }
-    return scheduleRetry(schedule.map((seconds) => Math.round(seconds * 1000)))
-  }
-  if (delay === undefined && failuresMax === undefined) return undefined
-  return { kind: 'fixed', delayMs: Math.round((delay ?? 300) * 1000), failuresMax: failuresMax ?? 3 }
-}
-
-/** What a change makes of a subscription. What it does not name stays as it is, whatever kind of retries that is. */
-function changedOptions(now: Subscription, change: Change): SubscriptionOptions {
-  const {
-    retry_backoff_seconds: schedule,
-    retry_delay_seconds: delay,
-    max_retries: failuresMax,
-    ...rest
-  } = change
-  const kept: Change = {
-    ...{
-      tags: now.tags?.join(',') ?? null,
-      filter: now.filter as Change['filter'],
-      ordering_key: now.orderingKey,
-      on_exhausted: now.onExhausted,
-      lease_seconds: now.leaseMs / 1000,
-    },
-    ...{ max_concurrency: now.maxConcurrency, rate_per_second: now.ratePerSecond },
-    key_concurrency: now.keyConcurrency,
-  }
-  const isKept = schedule === undefined && delay === undefined && failuresMax === undefined
-  const retry = isKept ? now.retry : retryOf({ ...keptRetry(now, change), ...change })
-  return { ...optionsOf(now.name, { ...kept, ...rest }), ...(retry !== undefined && { retry }) }
-}
-
-/** A schedule takes the place of a delay and of the failures allowed, and a delay that of a schedule. */
-function keptRetry(
-  { retry }: Subscription,
-  { retry_backoff_seconds: given, retry_delay_seconds: delay }: Change,
-): Change {
-  if (given != null) return {}
-  if (retry.kind === 'schedule' && given === undefined && delay === undefined) {
-    return { retry_backoff_seconds: retry.delaysMs.map((ms) => ms / 1000) }
-  }
-  return {
-    ...(retry.kind === 'fixed' && { retry_delay_seconds: retry.delayMs / 1000 }),
-    max_retries: retry.failuresMax,
-  }
-}
-
-function wireOf(subscription: DatedSubscription) {
-  const { id, name, via, types, tags, status, onExhausted, retry, leaseMs } = subscription
-  return {
-    ...{ id, name, via, event_types: types, tags: tags?.join(',') ?? null },
-    ...{ filter: subscription.filter, ordering_key: subscription.orderingKey },
-    ...{ status, is_active: status === 'active', on_exhausted: onExhausted },
-    retry_backoff_seconds: retry.kind === 'schedule' ? retry.delaysMs.map((ms) => ms / 1000) : null,
-    retry_delay_seconds: retry.kind === 'fixed' ? retry.delayMs / 1000 : null,
-    ...{ max_retries: retry.failuresMax, lease_seconds: leaseMs / 1000 },
-    max_concurrency: subscription.maxConcurrency,
-    rate_per_second: subscription.ratePerSecond,
-    key_concurrency: subscription.keyConcurrency,
-    ...{ created_at: subscription.createdAt, updated_at: subscription.updatedAt },
-  }
+function refused(field: string, expected: string, value: string): PosthornError {
+  return new PosthornError('BAD_FIELD', { field, expected, value })
 }

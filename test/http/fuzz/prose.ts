@@ -29,11 +29,20 @@ const rules: Readonly<Record<string, Rule>> = {
   listEvents: ({ query }) => query.cursor !== undefined,
   cancelEvents: ({ body: { ids, reason, ...filter } }) =>
     Object.keys(filter).length > 0 === (ids !== undefined),
-  createSubscriber: ({ body }) => body.via !== 'pull' || breaksRetryRules(body),
+  createSubscriber: ({ body }) =>
+    body.via !== 'pull' || body.name === undefined || hasWebhookFields(body) || breaksRetryRules(body),
   // The work queue cannot be ended.
   deleteSubscriber: () => true,
   // Whether it has a schedule is for the subscription to say.
-  changeSubscriber: ({ body }) => body.max_retries !== undefined,
+  changeSubscriber: ({ body }) => body.max_retries !== undefined || hasWebhookFields(body),
+  // Only webhooks have secrets, and something to try.
+  rotateSecret: () => true,
+  testSubscriber: () => true,
+}
+
+/** Only webhooks have these, and few texts are URLs. */
+function hasWebhookFields(body: Fields): boolean {
+  return ['url', 'headers', 'format', 'timeout_ms', 'outcomes', 'secret'].some((field) => field in body)
 }
 
 function breaksEventRules(event: Fields): boolean {

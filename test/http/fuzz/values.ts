@@ -98,8 +98,7 @@ const onlyHints = new Set(['wait', 'traceparent', 'payload', 'lease_token', 'cur
 function textOf({ format, pattern, minLength = 0, maxLength = 30 }: JsonSchema): fc.Arbitrary<string> {
   if (format === 'date-time') return timeText
   if (format === 'uuid') return fc.uuid({ version: 7 })
-  if (pattern !== undefined)
-    return fc.oneof(...looking.map((one) => fc.stringMatching(one))).filter(fits(pattern))
+  if (pattern !== undefined) return fc.oneof(...fitting(pattern)).filter(fits(pattern))
   return plainText({ min: minLength, max: maxLength })
 }
 
@@ -110,7 +109,18 @@ const looking = [
   /^[a-z]{1,9}\.\*$/,
   /^[a-z]{0,5}(,[a-z]{1,5}){0,4}$/,
   /^\/(payload|type|source)(\/[a-z~01]{1,5}){0,2}$/,
+  /^whsec_([A-Za-z0-9+/]{4}){6,10}$/,
+  /^00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]$/,
+  /^[1-5](xx|[0-9][0-9])$/,
 ]
+
+/** Those that make something which fits: a filter that lets nothing through would never end. */
+function fitting(pattern: string): fc.Arbitrary<string>[] {
+  const arbitraries = looking.map((one) => fc.stringMatching(one))
+  const found = arbitraries.filter((one) => fc.sample(one, 50).some(fits(pattern)))
+  if (found.length === 0) throw new Error(`Nothing that is looked for can fit ${pattern}`)
+  return found
+}
 
 function fits(pattern: string): (text: string) => boolean {
   const form = new RegExp(pattern, 'u')

@@ -1,0 +1,80 @@
+import { createHash } from 'node:crypto'
+import type { StatusRules } from '../domain/endpoint.ts'
+import type { ExchangeRecord } from '../domain/exchange.ts'
+import { toReason, toStorable } from '../domain/text.ts'
+import { type Decision, decide } from './outcome.ts'
+import type { Sender, Sent } from './sender.ts'
+import { buildRequest, type RequestParts, type WebhookRequest } from './webhook-request.ts'
+
+/** Where the deliveries of a subscriber go. */
+export interface Target {
+  /** The subscriber's id. */
+  readonly poolKey: string
+  readonly url: string
+  readonly rules: StatusRules
+  readonly timeoutMs: number
+}
+
+export interface Posted extends Decision {
+  readonly exchange: ExchangeRecord
+}
+
+/** Makes one attempt: signs, sends, and says what that means. Never throws. */
+export async function postWebhook(
+  sender: Sender,
+  target: Target,
+  parts: RequestParts,
+  signal: AbortSignal,
+): Promise<Posted> {
+  const request = buildRequest(parts)
+  const { poolKey, url, timeoutMs, rules } = target
+  const sent = await sender.send({ ...request, poolKey, url, timeoutMs, signal })
+  return { ...decide(sent.result, rules), exchange: recordOf(url, request, sent) }
+}
+
+function recordOf(
+  url: string,
+  { headers, body }: WebhookRequest,
+  { result, response, timings }: Sent,
+): ExchangeRecord {
+  const failed = result.kind === 'failed' ? result : null
+  return {
+    request: {
+      url,
+      headers: withoutSecrets(headers),
+      bodySha256: createHash('sha256').update(body).digest('hex'),
+      bodyBytes: body.length,
+    },
+    statusCode: result.kind === 'answered' ? result.status : null,
+    response: response && {
+      headers: response.headers,
+      body: toStorable(response.body.toString('utf8'), response.body.length),
+      bytes: response.bytes,
+    },
+    errorClass: failed?.errorClass ?? null,
+    error: failed && toReason(failed.message),
+    timings: stepsOf(timings),
+  }
+}
+
+const secretNames =
+  /^(authorization|proxy-authorization|cookie|webhook-signature)$|token|secret|api-?key|password/
+
+/** What was sent is kept for all who may look at deliveries, and they need not be able to send the same. */
+function withoutSecrets(headers: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name, secretNames.test(name) ? '[hidden]' : value]),
+  )
+}
+
+function stepsOf({ dnsMs, connectMs, tlsMs, firstByteMs, totalMs }: Sent['timings']): Record<string, number> {
+  const steps = {
+    dns_ms: dnsMs,
+    connect_ms: connectMs,
+    tls_ms: tlsMs,
+    first_byte_ms: firstByteMs,
+    total_ms: totalMs,
+  }
+  const reached = Object.entries(steps).filter((step): step is [string, number] => step[1] !== undefined)
+  return Object.fromEntries(reached.map(([name, ms]) => [name, Math.round(ms * 100) / 100]))
+}

@@ -1,0 +1,203 @@
+import { randomBytes } from 'node:crypto'
+import type { z } from 'zod'
+import { scheduleRetry } from '../domain/retry.ts'
+import {
+  defineSubscription,
+  type Subscription,
+  type SubscriptionDefinition,
+  type SubscriptionOptions,
+} from '../domain/subscription.ts'
+import { PosthornError } from '../errors.ts'
+import type { Subscriber } from '../hub.ts'
+import { readAnyTags } from './read-request.ts'
+import type * as schemas from './subscriber-schemas.ts'
+
+type New = z.output<typeof schemas.newSubscriber>
+type Change = z.output<typeof schemas.subscriberChange>
+type Options = Omit<Change, 'event_types' | 'is_active'>
+
+interface Defined {
+  readonly definition: SubscriptionDefinition
+  readonly endpoint: Pick<NonNullable<Subscriber['endpoint']>, 'url' | 'headers' | 'format' | 'rules'> | null
+}
+
+/** A webhook may go without a name: then it is called after its host. */
+export function nameFor({ name, url, via }: New): string {
+  if (name !== undefined) return name
+  if (via === 'pull') throw refused('name', 'given, since it is pulled by it', 'nothing')
+  const host = url !== undefined && URL.canParse(url) ? new URL(url).hostname : 'webhook'
+  const plain = host.replace(/[^A-Za-z0-9.-]/g, '').slice(0, 80)
+  return `${plain || 'webhook'}-${randomBytes(4).toString('hex')}`
+}
+
+/** What a new subscriber is to be. */
+export function definitionOf(body: New & { name: string }, timeoutMsDefault: number): Defined {
+  const { name, via, event_types: types, secret, is_active, ...change } = body
+  if (via === 'pull') {
+    checkPlain(change)
+    return { definition: defineSubscription(via, types, optionsOf(name, change)), endpoint: null }
+  }
+  const { url, headers = {}, format = 'standard', outcomes: rules = {}, timeout_ms: timeoutMs } = change
+  if (url === undefined) throw refused('url', 'given, since deliveries are sent to it', 'nothing')
+  const options = optionsOf(name, { ...change, timeout_ms: timeoutMs ?? timeoutMsDefault })
+  return { definition: webhook(types, options), endpoint: { url, headers, format, rules } }
+}
+
+/** What a change makes of a subscriber. What it does not name stays as it is. */
+export function changeOf(
+  now: Subscriber,
+  { is_active: isActive, event_types: types, ...change }: Change,
+): Partial<Defined> & { status?: 'active' | 'paused' } {
+  const status =
+    isActive === undefined ? {} : { status: isActive ? ('active' as const) : ('paused' as const) }
+  if (types === undefined && Object.keys(change).length === 0) return status
+  if (now.via === 'handler') {
+    const expected = 'left out: the process that has the handler says what it wants'
+    throw refused(now.name, expected, now.via)
+  }
+  const options = changedOptions(now, change)
+  if (now.endpoint === null) {
+    checkPlain(change)
+    return { ...status, definition: defineSubscription('pull', types ?? now.types, options) }
+  }
+  const { url, headers, format, outcomes } = change
+  const { endpoint } = now
+  return {
+    ...status,
+    definition: webhook(types ?? now.types, options),
+    endpoint: {
+      ...{
+        url: url ?? endpoint.url,
+        headers: headers ?? endpoint.headers,
+        format: format ?? endpoint.format,
+      },
+      rules: outcomes ?? endpoint.rules,
+    },
+  }
+}
+
+/** As it is told, with its version. */
+export function describe(
+  subscriber: Subscriber,
+  more: object = {},
+): { json: object; headers: Record<string, string> } {
+  const { id, name, via, types, tags, status, onExhausted, retry, leaseMs } = subscriber
+  const json = {
+    ...{ id, name, via, event_types: types, tags: tags?.join(',') ?? null },
+    ...{ filter: subscriber.filter, ordering_key: subscriber.orderingKey },
+    ...{ status, is_active: status === 'active', on_exhausted: onExhausted },
+    retry_backoff_seconds: retry.kind === 'schedule' ? retry.delaysMs.map((ms) => ms / 1000) : null,
+    retry_delay_seconds: retry.kind === 'fixed' ? retry.delayMs / 1000 : null,
+    ...{ max_retries: retry.failuresMax, lease_seconds: leaseMs / 1000 },
+    max_concurrency: subscriber.maxConcurrency,
+    rate_per_second: subscriber.ratePerSecond,
+    key_concurrency: subscriber.keyConcurrency,
+    ...{ created_at: subscriber.createdAt, updated_at: subscriber.updatedAt },
+    ...endpointFields(subscriber),
+    ...more,
+  }
+  return { json, headers: { etag: `"${subscriber.version}"` } }
+}
+
+function endpointFields({ endpoint, status, ramp, timeoutMs }: Subscriber): object {
+  if (endpoint === null) return {}
+  const { url, headers, format, rules, unreachable, suspendedAt, probeAt, lastError, lastErrorAt } = endpoint
+  return {
+    ...{ url, headers, format, timeout_ms: timeoutMs, outcomes: rules },
+    endpoint: {
+      state: status === 'suspended' ? 'suspended' : ramp === null ? 'open' : 'recovering',
+      ...{ unreachable_in_a_row: unreachable, suspended_at: suspendedAt, next_probe_at: probeAt },
+      ...{ concurrency: ramp, last_error: lastError, last_error_at: lastErrorAt },
+    },
+  }
+}
+
+/** A lease outlasts two attempts, so that none is taken back from whoever still waits for an answer. */
+function webhook(types: readonly string[], options: SubscriptionOptions): SubscriptionDefinition {
+  const leaseMs = Math.max(options.leaseMs ?? 30_000, 2 * (options.timeoutMs as number))
+  return defineSubscription('webhook', types, { ...options, leaseMs })
+}
+
+const webhookOnly = ['url', 'headers', 'format', 'timeout_ms', 'outcomes'] as const
+
+function checkPlain(change: Change): void {
+  const given = webhookOnly.find((field) => change[field] !== undefined)
+  if (given !== undefined) throw refused(given, 'left out: only webhooks have it', 'given')
+}
+
+function optionsOf(name: string, change: Options): SubscriptionOptions {
+  const { tags, on_exhausted, lease_seconds, max_concurrency, rate_per_second, key_concurrency } = change
+  const { filter, ordering_key: orderingKey, timeout_ms: timeoutMs } = change
+  const retry = retryOf(change)
+  const wanted = tags == null ? null : readAnyTags(tags)
+  return {
+    name,
+    ...(wanted !== null && { tags: wanted }),
+    ...(filter != null && { filter }),
+    ...(orderingKey != null && { orderingKey }),
+    ...(on_exhausted !== undefined && { onExhausted: on_exhausted }),
+    ...(lease_seconds !== undefined && { leaseMs: lease_seconds * 1000 }),
+    ...(timeoutMs !== undefined && { timeoutMs }),
+    ...(max_concurrency != null && { maxConcurrency: max_concurrency }),
+    ...(rate_per_second != null && { ratePerSecond: rate_per_second }),
+    ...(key_concurrency != null && { keyConcurrency: key_concurrency }),
+    ...(retry !== undefined && { retry }),
+  }
+}
+
+function retryOf(change: Change): SubscriptionOptions['retry'] {
+  const { retry_backoff_seconds: schedule, retry_delay_seconds: delay, max_retries: failuresMax } = change
+  if (schedule != null) {
+    if (failuresMax !== undefined && failuresMax !== schedule.length + 1) {
+      const expected = `${schedule.length + 1} or left out, since retry_backoff_seconds has ${schedule.length} entries`
+      throw refused('max_retries', expected, failuresMax)
+    }
+    return scheduleRetry(schedule.map((seconds) => Math.round(seconds * 1000)))
+  }
+  if (delay === undefined && failuresMax === undefined) return undefined
+  return { kind: 'fixed', delayMs: Math.round((delay ?? 300) * 1000), failuresMax: failuresMax ?? 3 }
+}
+
+/** What a change does not name stays as it is, whatever kind of retries that is. */
+function changedOptions(now: Subscription, change: Change): SubscriptionOptions {
+  const {
+    retry_backoff_seconds: schedule,
+    retry_delay_seconds: delay,
+    max_retries: failuresMax,
+    ...rest
+  } = change
+  const kept: Change = {
+    ...{
+      tags: now.tags?.join(',') ?? null,
+      filter: now.filter as Change['filter'],
+      ordering_key: now.orderingKey,
+      on_exhausted: now.onExhausted,
+      lease_seconds: now.leaseMs / 1000,
+    },
+    ...(now.timeoutMs !== null && { timeout_ms: now.timeoutMs }),
+    ...{ max_concurrency: now.maxConcurrency, rate_per_second: now.ratePerSecond },
+    key_concurrency: now.keyConcurrency,
+  }
+  const isKept = schedule === undefined && delay === undefined && failuresMax === undefined
+  const retry = isKept ? now.retry : retryOf({ ...keptRetry(now, change), ...change })
+  return { ...optionsOf(now.name, { ...kept, ...rest }), ...(retry !== undefined && { retry }) }
+}
+
+/** A schedule takes the place of a delay and of the failures allowed, and a delay that of a schedule. */
+function keptRetry(
+  { retry }: Subscription,
+  { retry_backoff_seconds: given, retry_delay_seconds: delay }: Change,
+): Change {
+  if (given != null) return {}
+  if (retry.kind === 'schedule' && given === undefined && delay === undefined) {
+    return { retry_backoff_seconds: retry.delaysMs.map((ms) => ms / 1000) }
+  }
+  return {
+    ...(retry.kind === 'fixed' && { retry_delay_seconds: retry.delayMs / 1000 }),
+    max_retries: retry.failuresMax,
+  }
+}
+
+function refused(field: string, expected: string, value: unknown): PosthornError {
+  return new PosthornError('BAD_FIELD', { field, expected, value })
+}

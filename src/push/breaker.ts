@@ -1,0 +1,89 @@
+import type { Database } from '../db/database.ts'
+import { type EndpointChange, type EndpointReport, reportEndpoints } from '../operations/breaker.ts'
+
+export interface BreakerOptions {
+  readonly db: Database
+  readonly changed: (change: EndpointChange) => void
+  readonly trouble: (error: unknown, doing: string) => void
+}
+
+/** What an attempt says of its endpoint. */
+export interface Sighting {
+  readonly subscription: number
+  readonly endpoint: 'reached' | 'unreachable' | 'gone' | 'unknown'
+  readonly isProbe: boolean
+  readonly error: string | null
+}
+
+/** Good news can wait a little, so that they travel together. */
+const goodNewsMs = 100
+
+type Seen = { -readonly [Key in keyof EndpointReport]: EndpointReport[Key] }
+
+/**
+ * This process's end of the breakers. There is one for each endpoint, in the database: here is only collected what is to
+ * be told to it, many in one statement.
+ */
+export class Breaker {
+  readonly #options: BreakerOptions
+  #seen = new Map<number, Seen>()
+  #timer: NodeJS.Timeout | undefined
+  #telling: Promise<void> | undefined
+
+  constructor(options: BreakerOptions) {
+    this.#options = options
+  }
+
+  /** Resolves when the breaker knows of it, if it is bad news: what is done next may depend on that. */
+  async tell(sighting: Sighting): Promise<void> {
+    if (sighting.endpoint === 'unknown') return
+    this.#add(sighting)
+    if (sighting.endpoint !== 'reached' || sighting.isProbe) await this.#flush()
+    else this.#timer ??= setTimeout(() => void this.#flush(), goodNewsMs)
+  }
+
+  /** Resolves when all is told. */
+  async settled(): Promise<void> {
+    await this.#flush()
+  }
+
+  #add({ subscription, endpoint, isProbe, error }: Sighting): void {
+    const seen = this.#seen.get(subscription) ?? nothingSeen(subscription)
+    this.#seen.set(subscription, seen)
+    if (endpoint === 'unreachable') {
+      seen.unreachable++
+      if (isProbe) seen.probes++
+      seen.error = error
+    } else {
+      seen.reached++
+      seen.unreachable = 0
+      seen.isGone ||= endpoint === 'gone'
+      if (endpoint === 'gone') seen.error = error
+    }
+  }
+
+  /** One statement at a time: what is seen meanwhile goes with the next. */
+  async #flush(): Promise<void> {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    while (this.#telling !== undefined) await this.#telling
+    if (this.#seen.size === 0) return
+    this.#telling = this.#report([...this.#seen.values()])
+    this.#seen = new Map()
+    await this.#telling
+    this.#telling = undefined
+  }
+
+  async #report(reports: readonly EndpointReport[]): Promise<void> {
+    const { db, changed, trouble } = this.#options
+    try {
+      for (const change of await reportEndpoints(db, reports)) changed(change)
+    } catch (error) {
+      trouble(error, 'telling how endpoints do')
+    }
+  }
+}
+
+function nothingSeen(subscription: number): Seen {
+  return { subscription, reached: 0, unreachable: 0, probes: 0, isGone: false, error: null }
+}

@@ -1,0 +1,183 @@
+import type { RunningAttempt } from '../consume/attempt.ts'
+import type { Runner } from '../consume/runner.ts'
+import { type MakeAttempt, Share } from '../consume/share.ts'
+import type { Source } from '../consume/source.ts'
+import type { Database } from '../db/database.ts'
+import type { Sender } from '../dispatch/sender.ts'
+import type { Vault } from '../dispatch/vault.ts'
+import { type Posted, postWebhook } from '../dispatch/webhook.ts'
+import { agent, type RequestParts } from '../dispatch/webhook-request.ts'
+import type { LeasedRun } from '../domain/delivery.ts'
+import { deliveryId } from '../domain/id.ts'
+import type { Subscription } from '../domain/subscription.ts'
+import { type EndpointChange, returnProbes, takeProbes } from '../operations/breaker.ts'
+import { type Endpoint, listEndpoints } from '../operations/endpoints.ts'
+import { findReplayed } from '../operations/replayed.ts'
+import { Loop } from '../upkeep/loop.ts'
+import { Breaker } from './breaker.ts'
+import { LanePlaces } from './lane-places.ts'
+import { SecretKeys } from './secret-keys.ts'
+
+export type { EndpointChange }
+
+export interface DispatcherOptions {
+  readonly db: Database
+  readonly vault: Vault
+  readonly sender: Sender
+  readonly runner: Runner
+  readonly source: Pick<Source, 'lease'>
+  /** How many deliveries of one subscriber are leased at once, at most. */
+  readonly batchSize: number
+  readonly observe: DispatcherObserver
+}
+
+export interface DispatcherObserver {
+  /** By what answered it, or by what failed: `2xx`, `refused`. */
+  sent(result: string): void
+  changed(change: EndpointChange): void
+  trouble(error: unknown, doing: string): void
+}
+
+/** How many requests this process has under way to one endpoint, unless its subscriber says. */
+const concurrencyDefault = 10
+/** The sender makes no more connections to one. */
+const concurrencyMax = 50
+const probesMax = 100
+
+interface Served extends Endpoint {
+  /** Connections are never shared between subscribers. */
+  readonly poolKey: string
+  readonly timeoutMs: number
+}
+
+/** Sends webhooks: each subscriber has a share of the runner, whose attempts are requests. */
+export class Dispatcher {
+  readonly #options: DispatcherOptions
+  readonly #breaker: Breaker
+  readonly #probing: Loop
+  readonly #lanes: LanePlaces
+  readonly #keys: SecretKeys
+  readonly #served = new Map<number, Served>()
+  /** Who asked for deliveries once more: by run, then by event. */
+  readonly #replays = new WeakMap<LeasedRun, ReadonlyMap<number, string>>()
+  readonly #probes = new WeakSet<LeasedRun>()
+  #suspended = 0
+
+  constructor(options: DispatcherOptions) {
+    this.#options = options
+    const { db, vault, observe } = options
+    const trouble = (error: unknown, doing: string) => observe.trouble(error, doing)
+    this.#breaker = new Breaker({ db, trouble, changed: (change) => observe.changed(change) })
+    this.#lanes = new LanePlaces(db)
+    this.#keys = new SecretKeys(vault, (error) => trouble(error, 'opening a secret'))
+    const name = 'trying suspended endpoints'
+    this.#probing = new Loop({ name, everyMs: 1_000, trouble, step: () => this.probe().then(() => false) })
+  }
+
+  start(): void {
+    this.#probing.start()
+  }
+
+  /** When nothing is under way any more. */
+  async stop(): Promise<void> {
+    await this.#probing.stop()
+    await this.#breaker.settled()
+  }
+
+  /** Makes the shares what the subscribers are now. */
+  async refresh(subscriptions: readonly Subscription[]): Promise<void> {
+    const webhooks = subscriptions.filter(({ via }) => via === 'webhook')
+    const endpoints = webhooks.length === 0 ? [] : await listEndpoints(this.#options.db)
+    const byNo = new Map(endpoints.map((endpoint) => [endpoint.subscription, endpoint]))
+    for (const subscription of webhooks) {
+      const endpoint = byNo.get(subscription.no)
+      if (endpoint !== undefined) this.#serve(subscription, endpoint)
+    }
+    for (const no of [...this.#served.keys()].filter((no) => !byNo.has(no))) {
+      this.#served.delete(no)
+      this.#options.runner.retire(no)
+    }
+    this.#suspended = webhooks.filter(({ status }) => status === 'suspended').length
+    this.#keys.keepOnly(endpoints.flatMap(({ secrets }) => secrets))
+  }
+
+  /** What must be known of deliveries before they are sent: their numbers, and who asked for them once more. */
+  async prepare(runs: readonly LeasedRun[]): Promise<void> {
+    const ours = runs.filter(({ subscription }) => this.#served.has(subscription))
+    await this.#lanes.number(ours)
+    const replaying = ours.filter(({ subscription }) => this.#served.get(subscription)?.hasReplays)
+    for (const [run, replays] of await findReplayed(this.#options.db, replaying)) {
+      this.#replays.set(run, replays)
+    }
+  }
+
+  /** Tries suspended endpoints that are due, each with the oldest that waits for it. */
+  async probe(): Promise<void> {
+    if (this.#suspended === 0) return
+    const { db, source, runner } = this.#options
+    const due = (await takeProbes(db, probesMax)).filter((no) => this.#served.has(no))
+    if (due.length === 0) return
+    const askedAt = performance.now()
+    const one = { eventsMax: 1, runsMax: 1, laneMax: 1, suspects: true, probe: true }
+    const { runs } = await source.lease(due.map((subscription) => ({ subscription, ...one })))
+    for (const run of runs) this.#probes.add(run)
+    await runner.probe(runs, askedAt)
+    const found = new Set(runs.map(({ subscription }) => subscription))
+    const idle = due.filter((no) => !found.has(no))
+    await returnProbes(db, idle)
+  }
+
+  #serve(subscription: Subscription, endpoint: Endpoint): void {
+    const { no, id, timeoutMs, maxConcurrency } = subscription
+    const { runner } = this.#options
+    const isNew = !this.#served.has(no)
+    this.#served.set(no, { ...endpoint, poolKey: id, timeoutMs: timeoutMs ?? 10_000 })
+    const concurrency = Math.min(maxConcurrency ?? concurrencyDefault, concurrencyMax)
+    if (isNew) {
+      const attempt: MakeAttempt = (_, attempt) => this.#attempt(attempt)
+      runner.add(new Share(subscription, attempt, concurrency, this.#options.batchSize))
+    } else runner.refresh(subscription, concurrency)
+  }
+
+  async #attempt(attempt: RunningAttempt): Promise<void> {
+    const served = this.#served.get(attempt.delivery.run.subscription)
+    if (served === undefined) return attempt.conclude({ outcome: 'held' })
+    const secrets = this.#keys.of(served)
+    if (secrets.length === 0) {
+      const reason = 'No secret of the subscriber can be opened: see POSTHORN_SECRET_KEY'
+      return attempt.conclude({ outcome: { kind: 'failed', reason, uncounted: true } })
+    }
+    const parts = this.#partsOf(attempt, served, secrets)
+    const posted = await postWebhook(this.#options.sender, served, parts, attempt.signal)
+    await this.#conclude(attempt, posted)
+  }
+
+  #partsOf({ delivery, held }: RunningAttempt, { format, headers }: Served, secrets: Buffer[]): RequestParts {
+    const { run, event } = delivery
+    const key = {
+      createdAtMs: event.createdAt.getTime(),
+      eventId: event.id,
+      subscriptionNo: run.subscription,
+    }
+    return {
+      ...{ event, secrets, format, headers, userAgent: agent, attempt: delivery.attempt },
+      deliveryId: deliveryId(key),
+      lane: this.#lanes.of(delivery),
+      replay: this.#replays.get(run)?.get(event.id) ?? null,
+      timestamp: Math.floor((held.leasedAtMs + performance.now() - held.leasedAt) / 1000),
+    }
+  }
+
+  async #conclude(attempt: RunningAttempt, { outcome, endpoint, exchange }: Posted): Promise<void> {
+    const { delivery } = attempt
+    const { run } = delivery
+    const { errorClass, statusCode } = exchange
+    this.#options.observe.sent(errorClass ?? `${Math.floor((statusCode ?? 0) / 100)}xx`)
+    attempt.conclude({ outcome, exchange })
+    if (outcome !== 'held' && outcome.kind === 'succeeded') this.#lanes.delivered(delivery)
+    // Told before it is settled: what is handed back must find the endpoint's subscriber paused already.
+    const error = exchange.error ?? (endpoint === 'gone' ? 'The endpoint answered 410' : null)
+    const isProbe = this.#probes.has(run)
+    await this.#breaker.tell({ subscription: run.subscription, endpoint, isProbe, error })
+  }
+}

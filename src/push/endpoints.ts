@@ -1,0 +1,140 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import type { Database } from '../db/database.ts'
+import type { Directory } from '../directory.ts'
+import type { AddressPolicy } from '../dispatch/address-policy.ts'
+import { checkHeaders } from '../dispatch/own-headers.ts'
+import type { Sender } from '../dispatch/sender.ts'
+import { checkTargetUrl } from '../dispatch/target-url.ts'
+import type { Vault } from '../dispatch/vault.ts'
+import { type Posted, postWebhook } from '../dispatch/webhook.ts'
+import { agent } from '../dispatch/webhook-request.ts'
+import { uuidv7 } from '../domain/id.ts'
+import { storedEvent } from '../domain/stored-event.ts'
+import type { SubscriptionDefinition } from '../domain/subscription.ts'
+import { PosthornError } from '../errors.ts'
+import { readClock } from '../operations/clock.ts'
+import {
+  addSecret,
+  type EndpointDefinition,
+  listSecrets,
+  type SealedSecret,
+} from '../operations/endpoints.ts'
+import type { Subscriber } from '../operations/subscribers.ts'
+import { type ChangeRequest, changeSubscriber } from '../operations/subscriptions.ts'
+import { secretBytes, secretPrefix } from '../webhooks/signature.ts'
+import { SecretKeys } from './secret-keys.ts'
+
+export interface EndpointsParts {
+  readonly db: Database
+  readonly vault: Vault
+  readonly policy: AddressPolicy
+  readonly sender: Sender
+  readonly directory: Directory
+  readonly timeoutMs: number
+}
+
+export interface NewEndpoint {
+  readonly definition: SubscriptionDefinition
+  readonly endpoint: EndpointDefinition
+  readonly status: 'active' | 'paused'
+  /** One is made unless it is given. */
+  readonly secret: string | undefined
+}
+
+const secretBytesNew = 32
+
+/** Makes subscribers that are sent webhooks, and what these are signed with. */
+export class Endpoints {
+  readonly #parts: EndpointsParts
+
+  constructor(parts: EndpointsParts) {
+    this.#parts = parts
+  }
+
+  /** How long a webhook may take whose subscriber does not say. */
+  get timeoutMs(): number {
+    return this.#parts.timeoutMs
+  }
+
+  /** The secret is told this once. */
+  async create({ secret, ...rest }: NewEndpoint): Promise<{ subscriber: Subscriber; secret: string }> {
+    const chosen = secret ?? newSecret()
+    const sealed = this.#seal(chosen)
+    const endpoint = this.check(rest.endpoint)
+    const subscriber = await this.#parts.directory.create({ ...rest, endpoint, secret: sealed })
+    return { subscriber, secret: chosen }
+  }
+
+  /** What can be said of it before anything is sent. Throws BAD_FIELD. */
+  check(endpoint: EndpointDefinition): EndpointDefinition {
+    const { url, headers } = endpoint
+    return { ...endpoint, url: checkTargetUrl(url, this.#parts.policy), headers: checkHeaders(headers) }
+  }
+
+  /** Signs with a new one from now on, and beside it with those before for as long as is said. */
+  async rotateSecret(
+    which: ChangeRequest,
+    { overlapMs, secret }: { overlapMs: number; secret: string | undefined },
+  ): Promise<{ secret: string; version: number }> {
+    const { db, directory } = this.#parts
+    checkWebhook(await directory.get(which.id))
+    const chosen = secret ?? newSecret()
+    const sealed = this.#seal(chosen)
+    await changeSubscriber(db, which, (tx, before) =>
+      addSecret(tx, db, { subscription: before.no, ...sealed, overlapMs }),
+    )
+    directory.forget()
+    return { secret: chosen, version: (await directory.get(which.id)).version }
+  }
+
+  /** Sends one that nobody published, now, whatever the state of the subscriber. Nothing of it is kept. */
+  async test(id: string, signal: AbortSignal): Promise<Posted & { readonly deliveryId: string }> {
+    const { db, vault, sender, directory } = this.#parts
+    const { no, endpoint, timeoutMs } = checkWebhook(await directory.get(id))
+    const keys = new SecretKeys(vault, (error) => {
+      throw error
+    })
+    const secrets = keys.of({ secrets: await listSecrets(db, no) })
+    const nowMs = await readClock(db)
+    const deliveryId = uuidv7(nowMs)
+    const payloadText = '{"test":true}'
+    const event = storedEvent({
+      id: 0,
+      type: 'posthorn.test',
+      payloadText,
+      orderingKey: null,
+      createdAtMs: nowMs,
+    })
+    const target = { ...endpoint, poolKey: id, timeoutMs: timeoutMs ?? 10_000 }
+    const parts = {
+      ...{ event, secrets, deliveryId, userAgent: agent, format: endpoint.format, headers: endpoint.headers },
+      ...{ attempt: 1, lane: null, replay: null, timestamp: Math.floor(nowMs / 1000) },
+    }
+    return { deliveryId, ...(await postWebhook(sender, target, parts, signal)) }
+  }
+
+  #seal(secret: string): SealedSecret {
+    if (secretBytes(secret) === undefined || !secret.startsWith(secretPrefix)) {
+      const expected = `${secretPrefix} and base64 of 16 to 128 bytes`
+      throw new PosthornError('BAD_FIELD', { field: 'secret', expected, value: 'something else' })
+    }
+    const id = randomUUID()
+    return { id, sealed: this.#parts.vault.seal(secret, id) }
+  }
+}
+
+function newSecret(): string {
+  return secretPrefix + randomBytes(secretBytesNew).toString('base64')
+}
+
+function checkWebhook(
+  subscriber: Subscriber,
+): Subscriber & { endpoint: NonNullable<Subscriber['endpoint']> } {
+  const { endpoint, via, id } = subscriber
+  if (endpoint !== null) return { ...subscriber, endpoint }
+  throw new PosthornError('BAD_FIELD', {
+    field: 'id',
+    expected: 'that of a webhook subscriber',
+    value: `${id} (${via})`,
+  })
+}

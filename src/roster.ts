@@ -1,0 +1,91 @@
+import type { Handler } from './consume/attempt.ts'
+import type { HandlerOptions } from './consume/registration.ts'
+import { defineRegistration, type Registration } from './consume/registration.ts'
+import type { Runner } from './consume/runner.ts'
+import { Share } from './consume/share.ts'
+import type { Database } from './db/database.ts'
+import type { Subscription } from './domain/subscription.ts'
+import { PosthornError } from './errors.ts'
+import type { Logger } from './observe/log.ts'
+import { traced } from './observe/tracing.ts'
+import { listSubscriptions, upsertSubscription } from './operations/subscriptions.ts'
+import type { Push } from './push/push.ts'
+
+export interface RosterParts {
+  readonly db: Database
+  readonly log: Logger
+  readonly runner: Runner
+  readonly push: Push
+}
+
+/** The subscriptions that this process serves: those it has handlers for, and the webhooks if it sends them. */
+export class Roster {
+  readonly #parts: () => RosterParts
+  readonly #registrations = new Map<string, Registration>()
+  readonly #served = new Map<number, Subscription>()
+
+  /** `parts` are asked for when they are needed: they need the roster too. */
+  constructor(parts: () => RosterParts) {
+    this.#parts = parts
+  }
+
+  /** Undefined for those that this process does not serve. */
+  get(no: number): Subscription | undefined {
+    return this.#served.get(no)
+  }
+
+  /** By number, those that have a handler here. */
+  get handled(): number[] {
+    return [...this.#served.values()].filter(({ via }) => via === 'handler').map(({ no }) => no)
+  }
+
+  get isEmpty(): boolean {
+    return this.#registrations.size === 0 && !this.#parts().push.isSending
+  }
+
+  register(types: string | readonly string[], options: HandlerOptions, handler: Handler): void {
+    const registration = defineRegistration(types, options, handler)
+    const { name } = registration.definition
+    if (this.#registrations.has(name)) {
+      throw new PosthornError('BAD_OPTION', { option: 'name', expected: 'unused', value: name })
+    }
+    this.#registrations.set(name, registration)
+  }
+
+  /** Makes the subscriptions what their handlers want. */
+  async subscribe(): Promise<void> {
+    for (const registration of this.#registrations.values()) await this.#subscribe(registration)
+  }
+
+  /** The last start's options win, also here: another process may have started with others meanwhile. */
+  async refresh(): Promise<void> {
+    const { db, runner, push } = this.#parts()
+    const subscriptions = await listSubscriptions(db)
+    for (const subscription of subscriptions) {
+      const { no, via } = subscription
+      const isSent = via === 'webhook' && push.isSending
+      if (!isSent && !this.#served.has(no)) continue
+      this.#served.set(no, subscription)
+      if (!isSent) runner.refresh(subscription)
+    }
+    await push.refresh(subscriptions)
+  }
+
+  async #subscribe({ definition, handler, concurrency }: Registration): Promise<void> {
+    const { db, log, runner } = this.#parts()
+    const { subscription, before } = await upsertSubscription(db, definition)
+    if (before !== undefined && !sameDefinition(before, subscription)) {
+      log.warn(
+        { subscription: definition.name, before, after: subscription },
+        'The options of a subscription changed',
+      )
+    }
+    this.#served.set(subscription.no, subscription)
+    runner.add(new Share(subscription, await traced(handler), concurrency))
+  }
+}
+
+function sameDefinition(a: Subscription, b: Subscription): boolean {
+  const state = { status: 0, ramp: 0 }
+  return JSON.stringify({ ...a, ...state }) === JSON.stringify({ ...b, ...state })
+}

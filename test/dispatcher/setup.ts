@@ -1,0 +1,82 @@
+import { randomBytes } from 'node:crypto'
+import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
+import { onTestFinished } from 'vitest'
+import { httpReceiver, type Receiver } from '../dispatch/receiver.ts'
+import type { ServerFactory, ServerSetup, TestServer } from '../support/http.ts'
+
+export const secretKey = randomBytes(32).toString('base64')
+
+/** A server that sends webhooks, also to this machine. */
+export function openDispatching(servers: ServerFactory, setup: ServerSetup = {}): Promise<TestServer> {
+  return servers.open({ ...setup, hub: { secretKey, allowCidrs: '127.0.0.0/8', ...setup.hub } })
+}
+
+export interface Delivered {
+  readonly headers: IncomingHttpHeaders
+  readonly body: string
+}
+
+export interface Inbox extends Receiver {
+  /** All that came, in the order in which it came. */
+  readonly all: Delivered[]
+  /** Resolves when so many have come. */
+  count(count: number): Promise<Delivered[]>
+}
+
+/** A receiver that remembers. `answer` gives a status, or answers by itself. */
+export async function openInbox(
+  answer: (delivered: Delivered, response: ServerResponse) => number | undefined = () => 204,
+): Promise<Inbox> {
+  const all: Delivered[] = []
+  const waiting = new Set<() => void>()
+  const receiver = await httpReceiver((request, response, body) => {
+    const delivered = { headers: request.headers, body }
+    all.push(delivered)
+    const status = answer(delivered, response)
+    if (status !== undefined) response.writeHead(status).end()
+    for (const look of waiting) look()
+  })
+  return {
+    ...receiver,
+    all,
+    count: (count) =>
+      new Promise((resolve, reject) => {
+        const give = () => {
+          if (all.length < count) return
+          clearTimeout(timer)
+          waiting.delete(give)
+          resolve(all)
+        }
+        const timer = setTimeout(() => reject(new Error(`Only ${all.length} of ${count} came`)), 15_000)
+        onTestFinished(() => clearTimeout(timer))
+        waiting.add(give)
+        give()
+      }),
+  }
+}
+
+/** A webhook subscriber, as it is answered. */
+export async function subscribe(server: TestServer, url: string, more: object = {}) {
+  const answer = await server.call('POST', '/subscribers', {
+    url,
+    event_types: ['note.*', 'invoice.*'],
+    ...more,
+  })
+  if (answer.status !== 201) throw new Error(answer.text)
+  return answer.json
+}
+
+export async function publish(server: TestServer, event: object = {}): Promise<number> {
+  const answer = await server.call('POST', '/events', { type: 'note.made', payload: {}, ...event })
+  if (answer.status !== 202) throw new Error(answer.text)
+  return answer.json.id
+}
+
+/** Asks until it holds: for what nothing tells about. */
+export async function until(holds: () => Promise<boolean> | boolean, what = 'it'): Promise<void> {
+  const deadline = performance.now() + 15_000
+  while (!(await holds())) {
+    if (performance.now() > deadline) throw new Error(`Waited in vain for ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+}
