@@ -3,13 +3,15 @@ import type { Logger } from './log.ts'
 import type { Metrics } from './metrics.ts'
 
 /** What can go wrong that somebody should know of. Each is a type of operational event that one can subscribe to. */
-export type AlertKind =
-  | 'posthorn.delivery.buried'
-  | 'posthorn.delivery.expired'
-  | 'posthorn.lane.blocked'
-  | 'posthorn.subscription.abandoned'
-  | 'posthorn.subscription.paused'
-  | 'posthorn.subscription.suspended'
+export const alertKinds = [
+  'posthorn.delivery.buried',
+  'posthorn.delivery.expired',
+  'posthorn.lane.blocked',
+  'posthorn.subscription.abandoned',
+  'posthorn.subscription.paused',
+  'posthorn.subscription.suspended',
+] as const
+export type AlertKind = (typeof alertKinds)[number]
 
 export interface Alert {
   readonly kind: AlertKind
@@ -42,6 +44,8 @@ export class Alerts {
 
   constructor(options: AlertsOptions) {
     this.#options = options
+    // A series that begins with 1 looks as if nothing had happened: how much it grew by is what rules ask.
+    for (const alert of alertKinds) options.metrics.alerts.inc({ alert }, 0)
   }
 
   raise(alert: Alert): void {

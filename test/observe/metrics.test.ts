@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { metricsRoutes } from '../../src/http/routes/metrics.ts'
+import { alertKinds } from '../../src/observe/alerts.ts'
 import { createMetrics, metricTable } from '../../src/observe/metrics.ts'
 import { observeRequests } from '../../src/observe/requests.ts'
 import type { Posthorn } from '../../src/posthorn.ts'
@@ -101,6 +102,12 @@ describe('a scrape', () => {
     }
     expect(figures.get('eventhub_messages_delivered_total{status="success"}')).toBe(0)
     expect(figures.get('posthorn_publish_duration_seconds_count')).toBe(0)
+  })
+
+  test('gives 0 for every kind of alert before the first, so that a rule sees the first as well', async () => {
+    const { hub } = await hubs.open()
+    const figures = await scrape(hub)
+    for (const alert of alertKinds) expect(figures.get(`posthorn_alerts_total{alert="${alert}"}`)).toBe(0)
   })
 })
 
