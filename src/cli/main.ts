@@ -8,6 +8,7 @@ import { readManifest } from './version.ts'
 const commands: Readonly<Record<string, () => Promise<Command>>> = {
   serve: async () => (await import('./serve.ts')).serve,
   publish: async () => (await import('./publish.ts')).publish,
+  listen: async () => (await import('./listen.ts')).listen,
   keys: async () => (await import('./keys.ts')).keys,
   migrate: async () => (await import('./migrate.ts')).migrate,
   doctor: async () => (await import('./doctor.ts')).doctor,
@@ -17,6 +18,7 @@ const help = `posthorn: a durable event hub on PostgreSQL
 
   posthorn serve      run the API and its upkeep until SIGTERM; the default
   posthorn publish    publish an event to a running server
+  posthorn listen     show events as they come, and forward them to a webhook receiver
   posthorn keys       create, list and revoke API keys
   posthorn migrate    bring the database's schema up to date
   posthorn doctor     check this machine, the database and the settings

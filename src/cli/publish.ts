@@ -1,9 +1,8 @@
-import type { Transport } from '../client/transport.ts'
-import { readPort } from '../config.ts'
 import { payloadBytesMax } from '../domain/payload.ts'
 import { PosthornError } from '../errors.ts'
-import { asTyped, badOption, readArguments } from './arguments.ts'
+import { badOption, readArguments } from './arguments.ts'
 import type { Command } from './command.ts'
+import { connect, serverVariables as variables } from './connect.ts'
 import { findJsonFault } from './json-fault.ts'
 
 const help = `posthorn publish <type> [<payload>|-] [options]
@@ -33,7 +32,6 @@ const known = {
   'run-at': 'string',
 } as const
 const places = ['<type>', '<payload>']
-const variables = ['POSTHORN_URL', 'POSTHORN_KEY', 'PORT']
 
 export const publish: Command = {
   help,
@@ -80,16 +78,6 @@ function readPlaces([first, second]: readonly string[], title: string | undefine
 function checkPublished(text: string): void {
   const { id } = JSON.parse(text) as { id?: unknown }
   if (!Number.isInteger(id)) throw new Error('There is no id in the answer')
-}
-
-async function connect(): Promise<Transport> {
-  const { Transport } = await import('../client/transport.ts')
-  const { POSTHORN_URL: url, POSTHORN_KEY: apiKey } = process.env
-  try {
-    return new Transport({ url: url || `http://127.0.0.1:${readPort()}`, ...(apiKey && { apiKey }) })
-  } catch (error) {
-    throw asTyped(error, { url: 'POSTHORN_URL', apiKey: 'POSTHORN_KEY' })
-  }
 }
 
 /** Byte for byte: what is not UTF-8 is refused, not mended. */

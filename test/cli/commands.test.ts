@@ -12,12 +12,12 @@ describe('help', () => {
   test.each([[['help']], [['--help']], [['-h']]])('%s lists the commands', async (args) => {
     const { code, stdout, stderr } = await posthorn(args)
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-    for (const name of ['serve', 'publish', 'keys', 'migrate', 'doctor']) {
+    for (const name of ['serve', 'publish', 'listen', 'keys', 'migrate', 'doctor']) {
       expect(stdout).toContain(`posthorn ${name} `)
     }
   })
 
-  test.each(['serve', 'publish', 'keys', 'migrate', 'doctor'])('%s has its own', async (name) => {
+  test.each(['serve', 'publish', 'listen', 'keys', 'migrate', 'doctor'])('%s has its own', async (name) => {
     const { code, stdout } = await posthorn([name, '--help'])
     expect(code).toBe(0)
     expect(stdout).toMatch(new RegExp(`^posthorn ${name}`))
@@ -70,6 +70,13 @@ describe('wrong usage', () => {
     [['publish', '--title', 'x', 'a.b'], 'BAD_PAYLOAD: '],
     [['publish', 'a', '1', '2'], 'got 2'],
     [['publish', 'a', '{"n":1, }'], 'line 1, column 9'],
+    [['listen', 'now'], 'got now'],
+    [['listen', '--forward', 'ftp://x'], 'Expected --forward to be an http or https URL'],
+    [['listen', '--forward', 'http://me:secret@x/'], 'without a name and password, got one with.'],
+    [['listen', '--secret', 'abc'], 'Expected --secret to be whsec_ and base64'],
+    [['listen', '--format', 'xml'], 'Expected --format to be one of standard, raw, cloudevents'],
+    [['listen', '--types', ','], 'Expected --types to be a,b.*, got ,.'],
+    [['listen', '--key=secret'], 'POSTHORN_KEY sets it, got --key.'],
     [['doctor', '--jsn'], '--jsn'],
   ])('%s ends with 2 and one line, and makes nothing', async (args, says) => {
     const directory = join(tmpdir(), `ph-cli-never-${process.pid}`)

@@ -21,6 +21,14 @@ export interface Server {
   stop(): Promise<Ended>
 }
 
+export interface Listener {
+  readonly pid: number
+  /** The first line that matches, of those printed so far and of those to come. */
+  line(pattern: RegExp): Promise<string>
+  end(signal: NodeJS.Signals): Promise<Ended>
+  stop(): Promise<Ended>
+}
+
 const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
 const living = new Set<ChildProcess>()
 process.on('exit', () => {
@@ -55,6 +63,41 @@ export async function serve(env: Environment): Promise<Server> {
       return ended
     },
   }
+}
+
+/** `posthorn listen`, from when its subscription exists. */
+export async function listen(args: readonly string[], env: Environment): Promise<Listener> {
+  const child = start(['listen', ...args], env)
+  const ended = endOf(child)
+  const line = lineReader(child, ended)
+  await line(/ listens for /)
+  const end = (signal: NodeJS.Signals) => {
+    child.kill(signal)
+    return ended
+  }
+  return { pid: child.pid as number, line, end, stop: () => end('SIGTERM') }
+}
+
+function lineReader(child: ChildProcess, ended: Promise<Ended>): Listener['line'] {
+  let text = ''
+  const looks = new Set<() => void>()
+  child.stdout?.on('data', (bytes) => {
+    text += bytes
+    for (const look of looks) look()
+  })
+  return (pattern) =>
+    new Promise((resolve, reject) => {
+      const look = () => {
+        const found = text
+          .split('\n')
+          .slice(0, -1)
+          .find((one) => pattern.test(one))
+        if (found !== undefined) resolve(found)
+      }
+      looks.add(look)
+      look()
+      void ended.then((end) => reject(new Error(`It ended without ${pattern}: ${JSON.stringify(end)}`)))
+    })
 }
 
 /** Three of them; without an API there is nothing to try. */
