@@ -1,6 +1,7 @@
 import { toSendError } from '../dispatch/failure.ts'
 import type { Result } from '../dispatch/outcome.ts'
-import { buildRequest, type Format, type WebhookRequest } from '../dispatch/webhook-request.ts'
+import { buildRequest, type WebhookRequest } from '../dispatch/webhook-request.ts'
+import type { Format } from '../domain/endpoint.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
 import { readManifest } from './version.ts'
 

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { PosthornClient } from '../client/client.ts'
-import { type Format, formats } from '../dispatch/webhook-request.ts'
+import { type Format, formats } from '../domain/endpoint.ts'
 import { readSecrets } from '../webhooks/secrets.ts'
 import { secretPrefix } from '../webhooks/signature.ts'
 import { asTyped, badOption, readArguments } from './arguments.ts'
