@@ -63,7 +63,8 @@ function conditionsOf(pointer: string, wanted: unknown): Omit<FilterCondition, '
   if (!isObject(wanted) || Object.keys(wanted).length === 0) throw badCondition(pointer, wanted)
   return Object.entries(wanted).map(([op, operand]) => {
     if (op === 'exists' && typeof operand === 'boolean') return { op, operand }
-    if (op === 'prefix' && typeof operand === 'string' && operand !== '') return { op, operand }
+    if (op === 'prefix' && typeof operand === 'string' && operand !== '' && isScalar(operand))
+      return { op, operand }
     if (isBound(op) && typeof operand === 'number') return { op, operand }
     throw badCondition(pointer, wanted)
   })

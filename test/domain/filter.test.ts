@@ -49,6 +49,7 @@ describe('a filter', () => {
     [{ '/payload/a': { like: 'x' } }, 'a value, a list of values, or exists'],
     [{ '/payload/a': { gt: '1' } }, 'a value, a list of values, or exists'],
     [{ '/payload/a': { prefix: '' } }, 'a value, a list of values, or exists'],
+    [{ '/payload/a': { prefix: 'a\0' } }, 'a value, a list of values, or exists'],
     [{ a: 1 }, 'a JSON pointer'],
   ])('%j is refused', (filter, expected) => {
     expect(() => parseFilter(filter)).toThrow(expected)
