@@ -3,6 +3,7 @@ import type { Database } from './db/database.ts'
 import type { Directory } from './directory.ts'
 import type { Catalogue, EventToPublish } from './domain/catalogue.ts'
 import type { EventInput } from './domain/event.ts'
+import type { RecoverOptions, ReplayOptions } from './domain/replay.ts'
 import type { StoredEvent } from './domain/stored-event.ts'
 import { defineSubscription, type Subscription, type SubscriptionOptions } from './domain/subscription.ts'
 import { toReason } from './domain/text.ts'
@@ -39,6 +40,7 @@ import type { PublishedEvent, Publisher, PublishOptions } from './publish/publis
 import { type FinalizeOptions, Polling, type PollOptions } from './pull/polling.ts'
 import type { Pull } from './pull/pull.ts'
 import type { Endpoints } from './push/endpoints.ts'
+import { type Replay, Replays, type ReplayTerms, type StartedReplay } from './replays.ts'
 
 export type { Cancelled } from './operations/cancel.ts'
 export type { LogEntry } from './operations/event-log.ts'
@@ -49,6 +51,7 @@ export type { Published } from './operations/publish.ts'
 export type { SettlementRecord } from './operations/settlement-record.ts'
 export type { Subscriber } from './operations/subscribers.ts'
 export type { Reply, Report } from './pull/settler.ts'
+export type { Replay, ReplayCount } from './replays.ts'
 export type { FinalizeOptions, HubEvents, PollOptions }
 
 export interface HubParts {
@@ -74,6 +77,8 @@ export class Hub<C extends Catalogue = Catalogue> {
   readonly metrics: Metrics
   /** Leases for workers elsewhere. */
   readonly pull: Pull
+  /** What is delivered once more on demand. */
+  readonly replays: Replays
   readonly #parts: HubParts
   readonly #polling: Polling
   #readiness: { readonly askedAt: number; readonly trouble: Promise<string | undefined> } | undefined
@@ -83,6 +88,7 @@ export class Hub<C extends Catalogue = Catalogue> {
     this.#polling = new Polling(parts)
     this.metrics = parts.metrics
     this.pull = parts.pull
+    this.replays = new Replays(parts)
   }
 
   /** All metrics as Prometheus reads them; without the database, those that need none. */
@@ -221,6 +227,24 @@ export class Hub<C extends Catalogue = Catalogue> {
   /** Gives dead letters a fresh budget. */
   redrive(deadLetterIds: readonly string[], by = 'library'): Promise<Redriven[]> {
     return redrive(this.#parts.db, { deadLetterIds, by })
+  }
+
+  /** Gives all dead letters of a subscription since a moment a fresh budget, as work that outlives this process. */
+  recover(subscription: string, options: RecoverOptions, terms?: ReplayTerms): Promise<StartedReplay> {
+    return this.replays.recover(subscription, options, terms)
+  }
+
+  /** Sends events to a subscription once more, whatever became of them, as work that outlives this process. */
+  replay(subscription: string, options: ReplayOptions, terms?: ReplayTerms): Promise<StartedReplay> {
+    return this.replays.replay(subscription, options, terms)
+  }
+
+  getReplay(id: string): Promise<Replay> {
+    return this.replays.get(id)
+  }
+
+  abortReplay(id: string): Promise<Replay> {
+    return this.replays.abort(id)
   }
 
   /** What to do with a lane that stopped at its buried head: try the head again, leave it, or throw it away. */

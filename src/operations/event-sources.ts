@@ -10,7 +10,7 @@ export interface Members {
   readonly base: Members['query']
   /** Every member has the status. */
   readonly decided: boolean
-  /** SQL: whether a member with one delivery has the status. */
+  /** SQL: whether a member with one delivery has the status; null: that takes a look at it. */
   decidedAlone(finalized: string): string
 }
 
@@ -22,7 +22,8 @@ export function membersOf(status: EventStatus): Members {
     decided: status === 'PROCESSING' || status === 'PENDING',
     decidedAlone: (finalized) => {
       if (status === 'FAILED') return `not ${finalized}`
-      return status === 'COMPLETED_WITH_ERRORS' ? finalized : 'true'
+      if (status === 'COMPLETED_WITH_ERRORS') return finalized
+      return status === 'CANCELLED' ? `case when not ${isSentAgain} then true end` : 'true'
     },
   }
 }
@@ -32,6 +33,10 @@ function pending(within: (column: string) => string): string {
     from __schema__.unfinished u
     where ${within('u.event_id')} and u.event_id not in (select f.event_id from __schema__.in_flight f)`
 }
+
+/** What was cancelled, and then replayed, may be anything by now. */
+const isSentAgain = `exists (
+  select 1 from __schema__.audit a where a.event_id = e.id and a.settlement = 'redriven')`
 
 const isFinalized = `l.reason like '${finalizedPrefix}%'`
 

@@ -14,8 +14,8 @@ import type { Reader } from './reader.ts'
 
 /**
  * From a CTE `candidate` (id, deliveries) of those that match, the first `max`. Their records are counted in the index
- * alone: an event that was never stopped has completed as often as it is owed, or is unfinished, since a completion
- * is final.
+ * alone: an event that was never stopped nor sent again has completed as often as it is owed, or is unfinished, since
+ * a completion is final.
  */
 export function judgeCandidates(
   status: EventStatus | undefined,
@@ -42,7 +42,7 @@ export function judgeCandidates(
       from ${candidates} as c
       cross join lateral (
         select count(*) filter (where a.settlement = 'completed') as completed,
-          bool_or(a.settlement in ('buried', 'expired', 'cancelled', 'discarded')) as stopped
+          bool_or(a.settlement in ('buried', 'expired', 'cancelled', 'discarded', 'redriven')) as stopped
         from __schema__.audit a
         where a.event_id = c.id
       ) as r

@@ -6,6 +6,7 @@ import { orphanedDeliveries } from '../operations/orphans.ts'
 import { peek } from '../operations/peek.ts'
 import { pruneIdempotencyKeys } from '../operations/prune.ts'
 import { type Reclaimed, reclaim } from '../operations/reclaim.ts'
+import { stepReplay } from '../operations/step-replay.ts'
 import { abandonedSubscriptions } from '../operations/subscriptions.ts'
 import { type UnroutedLetter, unroutedLetters } from '../operations/unrouted.ts'
 import { Loop } from './loop.ts'
@@ -37,7 +38,8 @@ export class Upkeep {
     const loop = (name: string, everyMs: number, step: () => Promise<boolean>) =>
       new Loop({ name, everyMs, step, trouble: (error, doing) => observe.trouble(error, doing) })
     this.#loops = [
-      loop('taking back what is overdue', 2_000, () => this.sweep()),
+      loop('taking back what is overdue', 2_000, () => this.#takeBack()),
+      loop('sending once more what was asked for', 1_000, () => this.#stepReplay()),
       loop('cancelling what is owed to nobody', 10_000, () => this.#cancelOrphans()),
       loop('looking for handlers that are missing', 60_000, () => this.#findAbandoned()),
       loop('forgetting old idempotency keys', 600_000, () => pruneIdempotencyKeys(db)),
@@ -52,8 +54,13 @@ export class Upkeep {
     await Promise.all(this.#loops.map((loop) => loop.stop()))
   }
 
-  /** Reclaims ended leases and ends what has outlived its time; true while there is more. */
+  /** Reclaims ended leases, ends what has outlived its time, takes replays further; true while there is more. */
   async sweep(): Promise<boolean> {
+    const more = await this.#takeBack()
+    return (await this.#stepReplay()) || more
+  }
+
+  async #takeBack(): Promise<boolean> {
     const { work, overdue } = await peek(this.#db, [])
     // Also where nobody works: what stands at the door can expire too.
     const moved = work ? (await this.#admitter.admit()).moved : 0
@@ -89,6 +96,10 @@ export class Upkeep {
     } finally {
       this.#looking = undefined
     }
+  }
+
+  async #stepReplay(): Promise<boolean> {
+    return (await stepReplay(this.#db)) !== undefined
   }
 
   async #cancelOrphans(): Promise<boolean> {

@@ -15,6 +15,7 @@ const nobody = '00000000-0000-7000-8000-000000000000'
 interface Stock {
   readonly eventId: number
   readonly subscriberId: string
+  readonly replayId: string
 }
 
 interface Managing {
@@ -67,6 +68,22 @@ const managing: Record<string, Managing> = {
     path: ({ subscriberId }) => `/subscribers/${subscriberId}/pause`,
     ...{ action: 'subscriber.pause', ...onSubscriber, details: {}, missing: `/subscribers/${nobody}/pause` },
   },
+  recoverSubscriber: {
+    path: ({ subscriberId }) => `/subscribers/${subscriberId}/recover`,
+    ...{ body: { since: '2026-11-15T00:00:00.000Z' }, action: 'subscriber.recover', ...onSubscriber },
+    details: { since: '2026-11-15T00:00:00.000Z' },
+    missing: `/subscribers/${nobody}/recover`,
+  },
+  replaySubscriber: {
+    path: ({ subscriberId }) => `/subscribers/${subscriberId}/replay`,
+    ...{ body: { event_ids: [7] }, action: 'subscriber.replay', ...onSubscriber },
+    ...{ details: { event_ids: [7] }, missing: `/subscribers/${nobody}/replay` },
+  },
+  abortReplay: {
+    path: ({ replayId }) => `/replays/${replayId}`,
+    ...{ method: 'DELETE', action: 'replay.abort', target: ({ replayId }: Stock) => replayId, details: {} },
+    missing: `/replays/${nobody}`,
+  },
   resumeSubscriber: {
     path: ({ subscriberId }) => `/subscribers/${subscriberId}/resume`,
     ...{
@@ -82,7 +99,8 @@ async function stock(server: TestServer, headers: Record<string, string>): Promi
   const { json: event } = await server.call('POST', '/events', work, headers)
   const billing = { name: 'billing', via: 'pull', event_types: ['invoice.*'] }
   const { json: subscriber } = await server.call('POST', '/subscribers', billing, headers)
-  return { eventId: event.id, subscriberId: subscriber.id }
+  const { replay } = await server.hub.replay('billing', { eventType: 'invoice.*' })
+  return { eventId: event.id, subscriberId: subscriber.id, replayId: replay.id }
 }
 
 const withKey = (text: string) => ({ authorization: `Bearer ${text}` })

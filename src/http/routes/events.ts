@@ -170,7 +170,7 @@ export function filterOf(
 }
 
 /** RFC 8288; relative, since a proxy may know this server by another name. */
-function linkTo(url: string, cursor: string): Record<string, string> {
+export function linkTo(url: string, cursor: string): Record<string, string> {
   const [path = '', query = ''] = url.split('?', 2)
   const next = new URLSearchParams(query)
   next.delete('offset')

@@ -6,6 +6,7 @@ import { manageRoutes } from './manage.ts'
 import { metricsRoutes } from './metrics.ts'
 import { probeRoutes, type ServerState } from './probes.ts'
 import { publishRoutes } from './publish.ts'
+import { replayRoutes } from './replays.ts'
 import { settleRoutes } from './settle.ts'
 import { subscribeRoutes } from './subscribe.ts'
 import { subscriberRoutes } from './subscribers.ts'
@@ -21,6 +22,7 @@ export function apiRoutes(hub: Hub, state: ServerState): Route[] {
     ...eventRoutes(hub),
     ...manageRoutes(hub),
     ...subscriberRoutes(hub),
+    ...replayRoutes(hub),
     ...probeRoutes(hub, state),
     ...metricsRoutes(() => hub.scrape()),
     ...docsRoutes(() => routes, state),

@@ -76,6 +76,8 @@ const hints: Readonly<Record<string, fc.Arbitrary<Tree>>> = {
   lease_token: slot('lease token'),
   event_id: slot('lease event'),
   ids: slot('event'),
+  event_ids: slot('event'),
+  subscriber: slot('subscriber'),
   begun: slot('lease event'),
   subscription: fc.oneof(slot('name'), fc.constant('work')),
   cursor: slot('cursor'),

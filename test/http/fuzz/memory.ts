@@ -13,6 +13,7 @@ export class Memory {
   readonly events: number[] = []
   readonly leases: Lease[] = []
   readonly subscribers: { id: string; name: string }[] = []
+  readonly replays: string[] = []
   readonly cursors: string[] = []
   /** Of each event that was stored, the payload's text as it was sent. */
   readonly payloads = new Map<number, string>()
@@ -32,6 +33,8 @@ export class Memory {
         return `worker-${pick % 5}`
       case 'subscriber':
         return latest(this.subscribers, pick)?.id ?? '0198e2a4-7c1b-7d52-9a3e-5f0c6b8d1e27'
+      case 'replay':
+        return latest(this.replays, pick) ?? '0198e2a4-7c1b-7d52-9a3e-5f0c6b8d1e27'
       case 'name':
         return latest(this.subscribers, pick)?.name ?? 'work'
       case 'cursor':
@@ -49,6 +52,7 @@ export class Memory {
     const {
       id,
       name: called,
+      kind,
       lease_token: token,
       next_cursor: cursor,
       events,
@@ -61,6 +65,7 @@ export class Memory {
     // The work queue is left alone: once it is paused, hardly anything more would happen.
     if (typeof id === 'string' && typeof called === 'string' && called !== 'work')
       remember(this.subscribers, { id, name: called })
+    if (typeof id === 'string' && typeof kind === 'string') remember(this.replays, id)
     if (typeof cursor === 'string') remember(this.cursors, cursor)
     for (const inner of [...(events ?? []), ...(subscribers ?? [])]) this.#learnOne(inner, asked)
   }
@@ -74,6 +79,7 @@ interface Asked {
 interface Answered {
   readonly id?: unknown
   readonly name?: unknown
+  readonly kind?: unknown
   readonly lease_token?: unknown
   readonly next_cursor?: unknown
   readonly events?: readonly unknown[]

@@ -28,6 +28,7 @@ const weights: Readonly<Record<string, number>> = {
   ...{ completeEvent: 4, failEvent: 4, heartbeat: 4, startEvent: 3, releaseEvent: 3, listEvents: 4 },
   ...{ cancelEvents: 1, cancelEvent: 1, resetEvent: 1, createSubscriber: 3, changeSubscriber: 4 },
   ...{ deleteSubscriber: 1, pauseSubscriber: 1, resumeSubscriber: 2, metrics: 1, subscribeHead: 1 },
+  ...{ recoverSubscriber: 2, replaySubscriber: 3, listReplays: 1, getReplay: 2, abortReplay: 1 },
   ...{ live: 1, ready: 1, healthy: 1, getDocs: 1, getOpenApi: 1, listWorkers: 1 },
 }
 
@@ -54,9 +55,11 @@ function fittingPlan(values: Values, aim: Aim): fc.Arbitrary<Plan> {
 function fittingParams(values: Values, { path, parameters }: Aim): fc.Arbitrary<Record<string, Tree>> {
   const kind: SlotKind = path.startsWith('/subscribers')
     ? 'subscriber'
-    : /(start|beat|ease|ete|ail)$/.test(path)
-      ? 'lease event'
-      : 'event'
+    : path.startsWith('/replays')
+      ? 'replay'
+      : /(start|beat|ease|ete|ail)$/.test(path)
+        ? 'lease event'
+        : 'event'
   const inPath = parameters.filter((one) => one.in === 'path')
   const fields = inPath.map(({ name, schema }) =>
     fc.tuple(

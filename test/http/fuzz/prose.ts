@@ -31,6 +31,12 @@ const rules: Readonly<Record<string, Rule>> = {
     Object.keys(filter).length > 0 === (ids !== undefined),
   createSubscriber: ({ body }) =>
     body.via !== 'pull' || body.name === undefined || hasWebhookFields(body) || breaksRetryRules(body),
+  recoverSubscriber: ({ query, body }) =>
+    (query.since === undefined) === (body.since === undefined) ||
+    isUnordered(query.since ?? body.since, body.until),
+  replaySubscriber: ({ body: { rate_per_second: _rate, dry_run: _dry, again: _again, filter, ...bounds } }) =>
+    (filter == null && Object.keys(bounds).length === 0) || isUnordered(bounds.from, bounds.to),
+  listReplays: ({ query }) => query.cursor !== undefined,
   // The work queue cannot be ended.
   deleteSubscriber: () => true,
   // Whether it has a schedule is for the subscription to say.
@@ -68,6 +74,10 @@ function breaksEventRules(event: Fields): boolean {
   return (
     typeof runAt === 'string' && typeof expiresAt === 'string' && Date.parse(runAt) >= Date.parse(expiresAt)
   )
+}
+
+function isUnordered(first: unknown, last: unknown): boolean {
+  return typeof first === 'string' && typeof last === 'string' && Date.parse(first) >= Date.parse(last)
 }
 
 function breaksCloudEventRules({ data, data_base64: base64, ...attributes }: Fields): boolean {

@@ -31,6 +31,7 @@ export type SlotKind =
   | 'lease worker'
   | 'worker'
   | 'subscriber'
+  | 'replay'
   | 'name'
   | 'cursor'
 

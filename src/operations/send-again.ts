@@ -1,0 +1,164 @@
+import { numberArray } from '../db/array.ts'
+import { type Connection, defineStatement } from '../db/database.ts'
+
+export interface SendAgainRequest {
+  readonly replay: string
+  readonly kind: 'recover' | 'replay'
+  readonly subscription: number
+  readonly eventIds: readonly number[]
+  /** Who asked for it. */
+  readonly by: string
+}
+
+export interface SentAgain {
+  readonly done: number
+  /** Waiting or leased, so that it comes anyway; or redriven by somebody else. */
+  readonly skipped: number
+  /** The event is gone. */
+  readonly removed: number
+}
+
+/**
+ * Gives finished deliveries of one subscription a fresh budget. An unkeyed one is ready at once; a keyed one goes to the
+ * end of its lane, in the order of their events; one that blocks its lane goes back to the head. Whoever would send the
+ * same ones meanwhile waits: a redrive for the dead letter, another replay for the subscription that ours holds. So
+ * where they stand is read by a statement of its own, after the locks.
+ */
+export async function sendAgain(
+  tx: Connection,
+  db: { readonly schema: string },
+  { replay, kind, subscription, eventIds, by }: SendAgainRequest,
+): Promise<SentAgain> {
+  if (eventIds.length === 0) return { done: 0, skipped: 0, removed: 0 }
+  const ids = numberArray(eventIds)
+  await tx.run(lockEvents(db), [ids])
+  await tx.run(lockLetters(db), [subscription, ids])
+  const values = [subscription, ids, kind, replay, by]
+  const [row] = await tx.run<[kept: number, done: number]>(sendStatement(db), values)
+  const [kept, done] = row as [number, number]
+  if (done > 0) await tx.run(wakeStatement(db), [])
+  return { done, skipped: kept - done, removed: eventIds.length - kept }
+}
+
+const lockEvents = defineStatement(
+  'lock_replayed_events',
+  'select e.id from __schema__.events e where e.id = any($1::bigint[]) order by e.id for no key update',
+)
+
+const lockLetters = defineStatement(
+  'lock_replayed_letters',
+  `select d.id
+  from __schema__.dead_letters d
+  where d.subscription = $1 and d.redriven_at is null and d.event_id = any($2::bigint[])
+  order by d.event_id, d.id
+  for update`,
+)
+
+/**
+ * Each row of `arrivals` holds deliveries of one kind that follow each other, and the rows are in the order of their
+ * events: an admission that takes only some of them leaves the later ones behind.
+ */
+const sendStatement = defineStatement(
+  'send_again',
+  `with kept as materialized (
+    select e.id as event_id, s.no, e.max_retries, s.no <> all(e.owed) as is_new,
+      case when s.key_path is null then e.ordering_key
+        else __schema__.key_at(s.key_path, e.payload, __schema__.event_fields(e)) end as ordering_key,
+      case when s.key_concurrency is not null then e.concurrency_key end as concurrency_key,
+      case when s.via = 'pull' then e.tags end as tags,
+      coalesce(a.attempts, 0) as attempts,
+      (s.no <> all(e.owed) or a.newest in ('completed', 'buried', 'expired', 'cancelled', 'discarded'))
+        and ($3 = 'replay' or exists (
+          select 1 from __schema__.dead_letters d
+          where d.subscription = $1 and d.event_id = e.id and d.redriven_at is null
+            and d.event_id = any($2))) as is_sent
+    from __schema__.events e
+    join __schema__.subscriptions s on s.no = $1
+    left join lateral (
+      select (array_agg(a.settlement order by a.id desc))[1] as newest, max(a.attempt) as attempts
+      from __schema__.audit a
+      where a.event_id = e.id and a.subscription = $1
+    ) as a on true
+    where e.id = any($2::bigint[])
+  ),
+  -- Locked, so that nobody unblocks the lane under us.
+  blocked as materialized (
+    select b.id, b.blocked_by
+    from __schema__.runs b
+    where b.state = 'blocked' and b.subscription = $1 and b.blocked_by = any($2)
+    order by b.id
+    for update
+  ),
+  sent as materialized (
+    select k.event_id, k.no, k.max_retries, k.is_new, k.ordering_key, k.concurrency_key, k.tags, k.attempts,
+      b.id as blocked_run
+    from kept k
+    left join blocked b on b.blocked_by = k.event_id
+    where k.is_sent
+  ),
+  marked as (
+    update __schema__.dead_letters d
+    set redriven_at = __schema__.clock(), redriven_by = $5
+    where d.subscription = $1 and d.redriven_at is null and d.event_id = any(array(select s.event_id from sent s))
+  ),
+  owed as (
+    update __schema__.events e
+    set owed = array(select o.no from unnest(e.owed || $1::int) as o(no) order by o.no)
+    where e.id = any(array(select s.event_id from sent s where s.is_new))
+  ),
+  counted as (
+    insert into __schema__.replayed as p (event_id, subscription, times, replay)
+    select s.event_id, s.no, 1, $4::uuid from sent s where $3 = 'replay'
+    on conflict (event_id, subscription) do update set times = p.times + 1, replay = excluded.replay
+  ),
+  recorded as (
+    insert into __schema__.audit (event_id, subscription, settlement, attempt, finished_at, reason)
+    select s.event_id, s.no, 'redriven', s.attempts, __schema__.clock(),
+      case when $3 = 'replay' then 'replayed by ' else 'recovered by ' end || $5
+    from sent s
+  ),
+  heads as (
+    update __schema__.runs r
+    set state = (case when s.concurrency_key is null then 'ready' else 'gated' end)::__schema__.run_state,
+      event_ids = s.event_id || r.event_ids, first_id = s.event_id, attempts = s.attempts, failures = 0, blocked_by = null
+    from sent s
+    where r.id = s.blocked_run
+  ),
+  free as (
+    insert into __schema__.runs (subscription, state, event_ids, first_id, tags, max_failures, attempts)
+    select s.no, 'ready', array[s.event_id], s.event_id, s.tags, case when s.no = 0 then s.max_retries end, s.attempts
+    from sent s
+    where s.ordering_key is null and s.concurrency_key is null
+  ),
+  queued as materialized (
+    select s.*,
+      row_number() over (order by s.event_id)
+        - row_number() over (partition by s.tags, s.max_retries, s.attempts order by s.event_id) as stretch
+    from sent s
+    where num_nonnulls(s.ordering_key, s.concurrency_key) > 0 and s.blocked_run is null
+  ),
+  arrivals as (
+    insert into __schema__.inbox (subscription, event_ids, ordering_keys, concurrency_keys, again_as, tags, max_failures,
+      attempts)
+    select q.no, array_agg(q.event_id order by q.event_id), array_agg(q.ordering_key order by q.event_id),
+      array_agg(q.concurrency_key order by q.event_id),
+      (select nextval('__schema__.event_ids')), q.tags, case when q.no = 0 then q.max_retries end, q.attempts
+    from queued q
+    group by q.no, q.tags, q.max_retries, q.attempts, q.stretch
+    order by min(q.event_id)
+  ),
+  gates as (
+    insert into __schema__.inbox (subscription, concurrency_keys)
+    select s.no, array_agg(s.concurrency_key)
+    from sent s
+    where s.concurrency_key is not null and s.blocked_run is not null
+    group by s.no
+  )
+  select (select count(*)::int from kept), (select count(*)::int from sent)`,
+)
+
+/** Without a name: whoever waits, this process included, looks now. */
+const wakeStatement = defineStatement(
+  'wake_for_replay',
+  `select pg_notify('posthorn.' || btrim('__schema__', '"'), '')`,
+)
