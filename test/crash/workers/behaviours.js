@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { randomFor } from '../support/random.js'
 
-export const behaviours = { mixed, obedient, ledger, poison, busy, fixed }
+export const behaviours = { mixed, obedient, ledger, poison, busy, fixed, late }
 
 /** Takes a while; fails, snoozes and buries at random, the same way in whatever process it runs. */
 function mixed({ behaviour, config, record, name }) {
@@ -119,6 +119,16 @@ function fixed({ behaviour, record, name }) {
     const what = begin(record, name, event, attempt)
     await delay(behaviour.ms)
     record('end', { ...what, outcome: 'ok' })
+  }
+}
+
+/** Gives up at the first attempt, for good, and succeeds if it is asked once more. */
+function late({ record, name }) {
+  return (event, attempt) => {
+    const what = begin(record, name, event, attempt)
+    const outcome = attempt.number === 1 ? 'bury' : 'ok'
+    record('end', { ...what, outcome })
+    if (outcome === 'bury') attempt.bury('too early')
   }
 }
 
