@@ -66,6 +66,7 @@ create table __schema__.lane_numbers (
   ordering_key text not null,
   epoch bigint not null,
   sequence bigint not null,
+  numbered_at timestamptz not null,
   primary key (event_id, subscription, replays)
 );
 create unique index lane_numbers_lane on __schema__.lane_numbers (subscription, ordering_key, epoch, sequence);
@@ -77,7 +78,6 @@ create table __schema__.replayed (
   replay uuid not null,                    -- the last job that did it
   primary key (event_id, subscription)
 );
-create index replayed_subscription on __schema__.replayed (subscription);
 
 -- Whatever changes what a subscription is: its version goes up, and every process hears of it, so that no statement can
 -- forget to say so. A row of its endpoint or its secrets is a part of it.

@@ -11,8 +11,6 @@ export interface Endpoint extends EndpointDefinition {
   readonly lastError: string | null
   /** What requests are signed with, sealed, the newest first. */
   readonly secrets: readonly SealedSecret[]
-  /** Something was replayed to it, ever. */
-  readonly hasReplays: boolean
 }
 
 export interface EndpointDefinition {
@@ -81,11 +79,10 @@ export async function addSecret(
 export async function listEndpoints(db: Database): Promise<Endpoint[]> {
   const rows = await db.run<EndpointRow>(listStatement(db), [])
   return rows.map(([subscription, url, headers, format, rules, ...state]) => {
-    const [unreachable, suspendedAt, probeAt, lastError, secrets, hasReplays] = state
+    const [unreachable, suspendedAt, probeAt, lastError, secrets] = state
     return {
       ...{ subscription, url, headers, format, rules, unreachable, suspendedAt, probeAt, lastError },
       secrets: secrets ?? [],
-      hasReplays,
     }
   })
 }
@@ -144,8 +141,7 @@ const listStatement = defineStatement(
   `select e.subscription, e.url, e.headers, e.format, e.rules, e.unreachable, e.suspended_at, e.probe_at, e.last_error,
     (select json_agg(json_build_object('id', x.id, 'sealed', x.sealed) order by x.created_at desc)
      from __schema__.endpoint_secrets x
-     where x.subscription = e.subscription and (x.expires_at is null or x.expires_at > __schema__.clock())),
-    exists (select 1 from __schema__.replayed p where p.subscription = e.subscription)
+     where x.subscription = e.subscription and (x.expires_at is null or x.expires_at > __schema__.clock()))
   from __schema__.endpoints e
   join __schema__.subscriptions s on s.no = e.subscription and s.status <> 'deleted'
   order by e.subscription`,
@@ -162,5 +158,4 @@ type EndpointRow = [
   probeAt: Date | null,
   lastError: string | null,
   secrets: SealedSecret[] | null,
-  hasReplays: boolean,
 ]

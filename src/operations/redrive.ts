@@ -82,15 +82,24 @@ const redriveStatement = defineStatement(
     from owed o
     where o.ordering_key is null and o.concurrency_key is null
   ),
+  -- Those of one kind that follow each other are one row, and the rows are in the order of their events: an admission
+  -- that takes only some of them leaves the later ones behind.
+  queued as materialized (
+    select o.*,
+      row_number() over (partition by o.no order by o.event_id)
+        - row_number() over (partition by o.no, o.tags, o.max_retries, o.attempts order by o.event_id) as stretch
+    from owed o
+    where num_nonnulls(o.ordering_key, o.concurrency_key) > 0 and o.blocked_run is null
+  ),
   arrivals as (
     insert into __schema__.inbox (subscription, event_ids, ordering_keys, concurrency_keys, again_as, tags, max_failures,
       attempts)
-    select o.no, array_agg(o.event_id order by o.event_id), array_agg(o.ordering_key order by o.event_id),
-      array_agg(o.concurrency_key order by o.event_id),
-      (select nextval('__schema__.event_ids')), o.tags, case when o.no = 0 then o.max_retries end, o.attempts
-    from owed o
-    where (o.ordering_key is not null or o.concurrency_key is not null) and o.blocked_run is null
-    group by o.no, o.tags, case when o.no = 0 then o.max_retries end, o.attempts
+    select q.no, array_agg(q.event_id order by q.event_id), array_agg(q.ordering_key order by q.event_id),
+      array_agg(q.concurrency_key order by q.event_id),
+      (select nextval('__schema__.event_ids')), q.tags, case when q.no = 0 then q.max_retries end, q.attempts
+    from queued q
+    group by q.no, q.stretch, q.tags, q.max_retries, q.attempts
+    order by min(q.event_id)
   ),
   gates as (
     insert into __schema__.inbox (subscription, concurrency_keys)

@@ -104,11 +104,8 @@ export class Dispatcher {
   /** What must be known of deliveries before they are sent: their numbers, and who asked for them once more. */
   async prepare(runs: readonly LeasedRun[]): Promise<void> {
     const ours = runs.filter(({ subscription }) => this.#served.has(subscription))
-    await this.#lanes.number(ours)
-    const replaying = ours.filter(({ subscription }) => this.#served.get(subscription)?.hasReplays)
-    for (const [run, replays] of await findReplayed(this.#options.db, replaying)) {
-      this.#replays.set(run, replays)
-    }
+    const [replayed] = await Promise.all([findReplayed(this.#options.db, ours), this.#lanes.number(ours)])
+    for (const [run, replays] of replayed) this.#replays.set(run, replays)
   }
 
   /** Tries suspended endpoints that are due, each with the oldest that waits for it. */
