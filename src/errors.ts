@@ -71,6 +71,16 @@ const errors = {
     message: 'The subscriber {id} was changed meanwhile and is at version {version} now: read it again.',
   },
   NOT_BLOCKED: { status: 409, message: 'The lane {key} of {subscription} is not blocked.' },
+  NOT_WAITING: {
+    status: 409,
+    message: 'The delivery {id} is {deliveryStatus} now: only one that waits can be buried.',
+  },
+  NOT_RETRYABLE: { status: 409, message: 'The {what} {id} cannot be retried: {reason}.' },
+  ALREADY_RETRIED: { status: 409, message: 'The dead letter {id} was retried by {by} at {at}.' },
+  STILL_MOVING: {
+    status: 503,
+    message: 'The delivery of event {eventId} was still on the move after {rounds} rounds: try again.',
+  },
   CANCEL_UNFINISHED: {
     status: 503,
     message: 'Some of the {events} events were still on the move after {rounds} rounds: cancel them again.',

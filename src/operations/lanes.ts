@@ -11,10 +11,11 @@ export interface LaneRequest {
  */
 export async function unblockLane(
   db: Database,
-  request: LaneRequest & { readonly verb: 'skip' | 'discard' },
+  request: LaneRequest & { readonly verb: 'skip' | 'discard'; readonly by?: string },
 ): Promise<number | undefined> {
-  const { subscription, orderingKey, verb } = request
-  const values = [subscription, orderingKey, verb === 'discard']
+  const { subscription, orderingKey, verb, by } = request
+  const reason = by === undefined ? 'discarded' : `discarded by ${by}`
+  const values = [subscription, orderingKey, verb === 'discard', reason]
   const rows = await db.once<[eventId: number]>(unblockStatement(db), values, {})
   return rows[0]?.[0]
 }
@@ -28,15 +29,8 @@ export async function blockingLetter(db: Database, request: LaneRequest): Promis
   return rows[0]?.[0]
 }
 
-const unblockStatement = defineStatement(
-  'unblock_lane',
-  `with blocked as materialized (
-    select r.id, r.subscription, r.event_ids, r.ordering_key, r.position, r.concurrency_key, r.blocked_by
-    from __schema__.runs r
-    where r.subscription = $1 and r.ordering_key = $2 and r.state = 'blocked'
-    for update
-  ),
-  going_on as (
+/** The CTEs that let the runs of a CTE `blocked` go on. */
+export const goOn = `going_on as (
     update __schema__.runs r
     set state = (case when b.concurrency_key is null then 'ready' else 'gated' end)::__schema__.run_state,
       blocked_by = null, attempts = 0, failures = 0
@@ -51,7 +45,17 @@ const unblockStatement = defineStatement(
     select b.subscription, array[case when b.event_ids = '{}' then b.ordering_key end], array[b.position],
       array[b.concurrency_key]
     from blocked b
+  )`
+
+const unblockStatement = defineStatement(
+  'unblock_lane',
+  `with blocked as materialized (
+    select r.id, r.subscription, r.event_ids, r.ordering_key, r.position, r.concurrency_key, r.blocked_by
+    from __schema__.runs r
+    where r.subscription = $1 and r.ordering_key = $2 and r.state = 'blocked'
+    for update
   ),
+  ${goOn},
   discarded as (
     delete from __schema__.dead_letters d
     using blocked b
@@ -59,7 +63,7 @@ const unblockStatement = defineStatement(
   ),
   recorded as (
     insert into __schema__.audit (event_id, subscription, settlement, attempt, finished_at, reason)
-    select b.blocked_by, b.subscription, 'discarded', 0, __schema__.clock(), 'discarded'
+    select b.blocked_by, b.subscription, 'discarded', 0, __schema__.clock(), $4
     from blocked b
     where $3
   )

@@ -119,6 +119,13 @@ const ownDetails: Partial<Record<ErrorCode, ErrorDetails>> = {
   FOREIGN_REQUEST: { header: 'Host', value: 'hub.example' },
   MAX_RETRIES_EXCEEDED: { eventId: 1001, retryCount: 3, maxRetries: 3 },
   IDEMPOTENCY_MISMATCH: { key: 'order-42' },
+  NOT_WAITING: { id: '0198e2a4-7c1b-7d52-9a3e-5f0c6b8d1e27', deliveryStatus: 'delivering' },
+  NOT_RETRYABLE: {
+    ...{ what: 'delivery', id: '0198e2a4-7c1b-7d52-9a3e-5f0c6b8d1e27', reason: 'it is delivered now' },
+  },
+  ALREADY_RETRIED: {
+    ...{ id: '0198e2a4-7c1b-7d52-9a3e-5f0c6b8d1e27', by: 'k7m2p9x4c1ab', at: '2026-01-05T09:30:00.000Z' },
+  },
   NOT_BLOCKED: { key: 'customer-7' },
   DATABASE_UNAVAILABLE: { reason: 'connect ECONNREFUSED' },
 }
