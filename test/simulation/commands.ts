@@ -20,6 +20,8 @@ export type Command =
   | { readonly do: 'redrive'; readonly letters: readonly number[] }
   | { readonly do: 'reset'; readonly event: number }
   | { readonly do: 'cancel'; readonly events: readonly number[] }
+  | { readonly do: 'bury'; readonly delivery: number }
+  | { readonly do: 'hasten'; readonly delivery: number }
   | { readonly do: 'unblock'; readonly lane: number; readonly verb: 'skip' | 'discard' | 'retry' }
 
 export interface PublishCommand {
@@ -208,6 +210,8 @@ function command(profile: Profile): fc.Arbitrary<Command> {
         events: fc.array(index, { minLength: 1, maxLength: 3 }),
       }),
     },
+    { weight: 2, arbitrary: fc.record({ do: fc.constant('bury'), delivery: index }) },
+    { weight: 2, arbitrary: fc.record({ do: fc.constant('hasten'), delivery: index }) },
     {
       weight: 3,
       arbitrary: fc.record({

@@ -209,6 +209,34 @@ export class Model {
     this.letters.push({ delivery, kind: 'expired', attempts, failures, redriven: false })
   }
 
+  /** By hand, while it waits. A lane stops only at what was its head. */
+  buryWaiting(delivery: Delivery): void {
+    const { attempts, failures, expiresAt, eventId } = delivery
+    delivery.audits++
+    const blocks = delivery.policy.blocks && this.isHead(delivery)
+    this.#finish(delivery, 'buried')
+    if (blocks) {
+      const lane = this.lane(delivery)
+      lane.blocked = { eventId, expiresAt }
+      for (const other of lane.order) other.fence = null
+    }
+    this.letters.push({ delivery, kind: 'buried', attempts, failures, redriven: false })
+  }
+
+  /** Due before its time; what was counted stays so. */
+  hasten(delivery: Delivery): void {
+    if (delivery.state !== 'deferred') return
+    delivery.audits++
+    Object.assign(delivery, { state: 'waiting', dueAt: null })
+  }
+
+  /** Next in its lane, which is not stopped. */
+  isHead(delivery: Delivery): boolean {
+    if (delivery.key === null) return false
+    const { order, blocked } = this.lane(delivery)
+    return order[0] === delivery && blocked === null
+  }
+
   cancel(delivery: Delivery): void {
     delivery.audits++
     this.#finish(delivery, 'cancelled')

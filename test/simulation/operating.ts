@@ -1,7 +1,10 @@
+import { Admitter } from '../../src/operations/admit.ts'
+import { buryWaiting } from '../../src/operations/bury.ts'
 import { cancel } from '../../src/operations/cancel.ts'
 import { blockingLetter, unblockLane } from '../../src/operations/lanes.ts'
 import { redrive } from '../../src/operations/redrive.ts'
 import { reset } from '../../src/operations/reset.ts'
+import { retryWaiting } from '../../src/operations/retry-waiting.ts'
 import { expectEqual } from './check.ts'
 import { isFinished, type Lane, type Letter } from './model.ts'
 import { admitAll } from './publishing.ts'
@@ -78,6 +81,36 @@ export async function cancelEvents(simulation: Simulation, indices: readonly num
     if (delivery.state === 'leased') delivery.told = true
     else model.cancel(delivery)
   }
+}
+
+/** Picks any delivery: what does not wait is left alone. */
+export async function buryOne(simulation: Simulation, index: number): Promise<void> {
+  const { db, model } = simulation
+  await admitAll(simulation, 0)
+  const delivery = model.deliveries[index % Math.max(model.deliveries.length, 1)]
+  if (delivery === undefined) return
+  const waits = !isFinished(delivery) && delivery.state !== 'leased'
+  const stopsLane = delivery.policy.blocks && model.isHead(delivery) ? delivery.key : null
+  const { eventId, policy } = delivery
+  const request = { eventId, subscription: policy.no, reason: 'test', lane: 'as usual' as const }
+  const answer = await buryWaiting(db, new Admitter(db), request)
+  expectEqual(`burial of ${eventId}/${policy.no}`, answer?.stopsLane, waits ? stopsLane : undefined)
+  if (waits) model.buryWaiting(delivery)
+}
+
+/** Mostly one that waits for another attempt; what was never tried is left alone. */
+export async function hastenOne(simulation: Simulation, index: number): Promise<void> {
+  const { db, model } = simulation
+  await admitAll(simulation, 0)
+  const deferred = model.deliveries.filter(({ state }) => state === 'deferred')
+  const from = deferred.length > 0 && index % 4 !== 3 ? deferred : model.deliveries
+  const delivery = from[index % Math.max(from.length, 1)]
+  if (delivery === undefined) return
+  const { eventId, policy, key, state, attempts } = delivery
+  const isNext = state === 'deferred' || (state === 'waiting' && (key === null || model.isHead(delivery)))
+  const answer = await retryWaiting(db, { eventId, subscription: policy.no, by: 'test' })
+  expectEqual(`retry of ${eventId}/${policy.no}`, answer, isNext && attempts > 0)
+  if (answer) model.hasten(delivery)
 }
 
 interface UnblockCommand {

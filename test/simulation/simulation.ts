@@ -6,7 +6,7 @@ import type { Command } from './commands.ts'
 import { checkEvents } from './event-check.ts'
 import { completeIn, heartbeatLease, leaseRuns, releaseRun } from './leasing.ts'
 import { type Delivery, isFinished, type Lease, Model } from './model.ts'
-import { cancelEvents, redriveLetters, resetEvent, unblock } from './operating.ts'
+import { buryOne, cancelEvents, hastenOne, redriveLetters, resetEvent, unblock } from './operating.ts'
 import { admitAll, type OpenPublishes, publishEvents } from './publishing.ts'
 import { heldClaims, settleItems } from './settling.ts'
 import { readSnapshot, type Snapshot } from './snapshot.ts'
@@ -120,6 +120,10 @@ export class Simulation {
         return resetEvent(this, command.event)
       case 'cancel':
         return cancelEvents(this, command.events)
+      case 'bury':
+        return buryOne(this, command.delivery)
+      case 'hasten':
+        return hastenOne(this, command.delivery)
       case 'unblock':
         return unblock(this, command)
     }
