@@ -17,8 +17,10 @@ import { type Cancelled, cancelEvents } from './operations/cancel.ts'
 import {
   type DeadLetter,
   type DeadLetterFilter,
+  type DeadLetterHead,
   type DeadLetterPage,
   getDeadLetter,
+  listDeadLetterHeads,
   listDeadLetters,
 } from './operations/dead-letters.ts'
 import {
@@ -29,7 +31,6 @@ import {
   upsertEventType,
 } from './operations/event-type.ts'
 import { type EventDetails, getEvent } from './operations/events.ts'
-import { blockingLetter, unblockLane } from './operations/lanes.ts'
 import { type EventFilter, type EventPage, listEvents } from './operations/list-events.ts'
 import { type Redriven, redrive } from './operations/redrive.ts'
 import { reset } from './operations/reset.ts'
@@ -40,13 +41,21 @@ import type { PublishedEvent, Publisher, PublishOptions } from './publish/publis
 import { type FinalizeOptions, Polling, type PollOptions } from './pull/polling.ts'
 import type { Pull } from './pull/pull.ts'
 import type { Endpoints } from './push/endpoints.ts'
+import { discardOne, type RedrivenSome, redriveOne, redriveSome } from './repair/dead-letters.ts'
+import { Deliveries } from './repair/deliveries.ts'
+import { Lanes, type LaneVerb } from './repair/lanes.ts'
 import { type Replay, Replays, type ReplayTerms, type StartedReplay } from './replays.ts'
 
 export type { Cancelled } from './operations/cancel.ts'
+export type { DeadLetter, DeadLetterFilter, DeadLetterHead } from './operations/dead-letters.ts'
 export type { LogEntry } from './operations/event-log.ts'
 export type { EventDetails } from './operations/events.ts'
 export type { LeaseClaim } from './operations/find-leases.ts'
+export type { DeliveryAttempt, DeliveryDetails } from './operations/get-delivery.ts'
+export type { DeliveryFilter } from './operations/list-deliveries.ts'
 export type { EventFilter } from './operations/list-events.ts'
+export type { LaneDetails, LaneFilter } from './operations/list-lanes.ts'
+export type { ListedDelivery } from './operations/listed-delivery.ts'
 export type { Published } from './operations/publish.ts'
 export type { SettlementRecord } from './operations/settlement-record.ts'
 export type { Subscriber } from './operations/subscribers.ts'
@@ -68,6 +77,8 @@ export interface HubParts {
   readonly ready: () => Promise<void>
 }
 
+/** Of one call. */
+const redrivenMax = 1_000
 /** How long whoever asks whether we are ready is kept waiting. */
 const readyMs = 1_500
 
@@ -79,6 +90,9 @@ export class Hub<C extends Catalogue = Catalogue> {
   readonly pull: Pull
   /** What is delivered once more on demand. */
   readonly replays: Replays
+  /** Single deliveries: what became of them, and what an operator may do about it. */
+  readonly deliveries: Deliveries
+  readonly lanes: Lanes
   readonly #parts: HubParts
   readonly #polling: Polling
   #readiness: { readonly askedAt: number; readonly trouble: Promise<string | undefined> } | undefined
@@ -89,6 +103,8 @@ export class Hub<C extends Catalogue = Catalogue> {
     this.metrics = parts.metrics
     this.pull = parts.pull
     this.replays = new Replays(parts)
+    this.deliveries = new Deliveries(parts)
+    this.lanes = new Lanes({ ...parts, deliveries: this.deliveries })
   }
 
   /** All metrics as Prometheus reads them; without the database, those that need none. */
@@ -201,6 +217,11 @@ export class Hub<C extends Catalogue = Catalogue> {
     return listDeadLetters(this.#parts.db, filter)
   }
 
+  /** The same without snapshots, which may have a megabyte each. */
+  deadLetterHeads(filter?: DeadLetterFilter): Promise<DeadLetterPage<DeadLetterHead>> {
+    return listDeadLetterHeads(this.#parts.db, filter)
+  }
+
   deadLetter(id: string): Promise<DeadLetter | undefined> {
     return getDeadLetter(this.#parts.db, id)
   }
@@ -247,22 +268,28 @@ export class Hub<C extends Catalogue = Catalogue> {
     return this.replays.abort(id)
   }
 
-  /** What to do with a lane that stopped at its buried head: try the head again, leave it, or throw it away. */
-  async unblock(
-    subscription: string,
-    orderingKey: string,
-    verb: 'retry' | 'skip' | 'discard',
-  ): Promise<void> {
-    const { db } = this.#parts
-    const lane = { subscription: (await this.#parts.directory.current(subscription)).no, orderingKey }
-    if (verb === 'retry') {
-      const letter = await blockingLetter(db, lane)
-      if (letter !== undefined) {
-        await redrive(db, { deadLetterIds: [letter], by: 'library' })
-        return
-      }
-    } else if ((await unblockLane(db, { ...lane, verb })) !== undefined) return
-    throw new PosthornError('NOT_BLOCKED', { key: orderingKey, subscription })
+  /** The same for one: throws NOT_FOUND, ALREADY_RETRIED or, if its subscription is gone, NOT_RETRYABLE. */
+  retryDeadLetter(id: string, by = 'library'): Promise<readonly Redriven[]> {
+    return redriveOne(this.#parts.db, id, by)
+  }
+
+  /** The same for those that match, up to 1,000, in the order of their events. */
+  retryDeadLetters(filter: DeadLetterFilter, by = 'library'): Promise<RedrivenSome> {
+    return redriveSome(this.#parts.db, filter, { by, max: redrivenMax })
+  }
+
+  /** Throws a dead letter away for good; a lane that stopped at it goes on. */
+  discardDeadLetter(id: string, by = 'library'): Promise<void> {
+    return discardOne(this.#parts.db, id, by)
+  }
+
+  /**
+   * What to do with a lane that stopped at its buried head, or whose head waits for a retry: try the head again, leave
+   * it to the dead letters, or throw it away.
+   */
+  async unblock(subscription: string, orderingKey: string, verb: LaneVerb, by = 'library'): Promise<void> {
+    const { no, name } = await this.#parts.directory.current(subscription)
+    await this.lanes.settleHead({ subscription: no, name, orderingKey }, verb, by)
   }
 
   async #findTrouble(): Promise<string | undefined> {

@@ -14,3 +14,12 @@ export function pageOf<Item>(
 ): Page<Item> {
   return { items: all.slice(offset, offset + limit), fields: { total: all.length, limit, offset } }
 }
+
+/** RFC 8288; relative, since a proxy may know this server by another name. */
+export function linkTo(url: string, cursor: string): Record<string, string> {
+  const [path = '', query = ''] = url.split('?', 2)
+  const next = new URLSearchParams(query)
+  next.delete('offset')
+  next.set('cursor', cursor)
+  return { link: `<${path}?${next}>; rel="next"` }
+}

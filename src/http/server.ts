@@ -63,7 +63,7 @@ export function createServer(options: ServerOptions): Server {
     forceCloseConnections: 'idle',
     // While it closes, what still comes on open connections is served like the rest.
     return503OnClosing: false,
-    routerOptions: { ignoreTrailingSlash: true, maxParamLength: 300 },
+    routerOptions: { ignoreTrailingSlash: true, maxParamLength: 600 },
     http: {
       headersTimeout: headersMs,
       connectionsCheckingInterval: Math.min(checkEveryMs, headersMs),

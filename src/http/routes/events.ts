@@ -3,6 +3,7 @@ import { eventStatuses } from '../../domain/status.ts'
 import { PosthornError } from '../../errors.ts'
 import type { EventDetails, EventFilter, Hub, LogEntry } from '../../hub.ts'
 import { cloudEvent, cloudEventOut, format, formatOf } from '../format.ts'
+import { linkTo } from '../page.ts'
 import { readStorable, readTags } from '../read-request.ts'
 import { type Answer, type Call, defineRoute, type Route } from '../route.ts'
 import * as schemas from '../schemas.ts'
@@ -167,13 +168,4 @@ export function filterOf(
     ...(order !== undefined && { order }),
     ...(cursor !== undefined && { cursor }),
   }
-}
-
-/** RFC 8288; relative, since a proxy may know this server by another name. */
-export function linkTo(url: string, cursor: string): Record<string, string> {
-  const [path = '', query = ''] = url.split('?', 2)
-  const next = new URLSearchParams(query)
-  next.delete('offset')
-  next.set('cursor', cursor)
-  return { link: `<${path}?${next}>; rel="next"` }
 }

@@ -1,7 +1,10 @@
 import type { Hub } from '../../hub.ts'
 import type { Route } from '../route.ts'
+import { deadLetterRoutes } from './dead-letters.ts'
+import { deliveryRoutes } from './deliveries.ts'
 import { docsRoutes } from './docs.ts'
 import { eventRoutes } from './events.ts'
+import { laneRoutes } from './lanes.ts'
 import { manageRoutes } from './manage.ts'
 import { metricsRoutes } from './metrics.ts'
 import { probeRoutes, type ServerState } from './probes.ts'
@@ -23,6 +26,9 @@ export function apiRoutes(hub: Hub, state: ServerState): Route[] {
     ...manageRoutes(hub),
     ...subscriberRoutes(hub),
     ...replayRoutes(hub),
+    ...laneRoutes(hub),
+    ...deliveryRoutes(hub),
+    ...deadLetterRoutes(hub),
     ...probeRoutes(hub, state),
     ...metricsRoutes(() => hub.scrape()),
     ...docsRoutes(() => routes, state),

@@ -2,9 +2,9 @@ import { z } from 'zod'
 import { planRecover, planReplay, type RecoverOptions, type ReplayOptions } from '../../domain/replay.ts'
 import { PosthornError } from '../../errors.ts'
 import type { Hub, Replay, ReplayCount } from '../../hub.ts'
+import { linkTo } from '../page.ts'
 import * as schemas from '../replay-schemas.ts'
 import { type Answer, type Caller, defineRoute, type Route } from '../route.ts'
-import { linkTo } from './events.ts'
 import { record } from './manage.ts'
 
 const params = z.object({ id: z.uuid() })

@@ -97,6 +97,10 @@ const business = new Set([
     'max_retries_exceeded',
     'name_taken',
     'idempotency_mismatch',
+    'not_waiting',
+    'not_retryable',
+    'already_retried',
+    'not_blocked',
   ],
   // The document does not say how long all parameters may be together.
   'head_too_large',

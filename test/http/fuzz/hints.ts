@@ -8,6 +8,7 @@ import { Exact, Slot, type SlotKind, type Tree } from './tree.ts'
  */
 export function hinted(name: string, schema: JsonSchema): fc.Arbitrary<Tree> | undefined {
   if (schema.type === 'array') return undefined
+  if (name === 'ids' && schema.format === 'uuid') return slot('dead letter')
   return Object.hasOwn(hints, name) ? hints[name] : undefined
 }
 
@@ -77,9 +78,11 @@ const hints: Readonly<Record<string, fc.Arbitrary<Tree>>> = {
   event_id: slot('lease event'),
   ids: slot('event'),
   event_ids: slot('event'),
-  subscriber: slot('subscriber'),
   begun: slot('lease event'),
   subscription: fc.oneof(slot('name'), fc.constant('work')),
+  subscriber: fc.oneof(slot('name'), slot('subscriber'), fc.constant('work')),
+  event_type: types,
+  key: fc.constantFrom('customer-7', 'customer-8'),
   cursor: slot('cursor'),
   wait: fc.oneof({ arbitrary: fc.constant(0), weight: 20 }, fc.constant(1)),
   limit: fc.integer({ min: 1, max: 10 }),

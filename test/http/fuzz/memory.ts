@@ -15,6 +15,8 @@ export class Memory {
   readonly subscribers: { id: string; name: string }[] = []
   readonly replays: string[] = []
   readonly cursors: string[] = []
+  readonly deliveries: string[] = []
+  readonly deadLetters: string[] = []
   /** Of each event that was stored, the payload's text as it was sent. */
   readonly payloads = new Map<number, string>()
 
@@ -39,6 +41,10 @@ export class Memory {
         return latest(this.subscribers, pick)?.name ?? 'work'
       case 'cursor':
         return latest(this.cursors, pick) ?? 'YXNjOjE'
+      case 'delivery':
+        return latest(this.deliveries, pick) ?? '0198e2a4-7c1b-7d52-9a3e-5f0c6b8d1e27'
+      case 'dead letter':
+        return latest(this.deadLetters, pick) ?? '0198e2a4-7c1b-7d52-9a3e-5f0c6b8d1e27'
     }
   }
 
@@ -57,6 +63,8 @@ export class Memory {
       next_cursor: cursor,
       events,
       subscribers,
+      deliveries,
+      dead_letters: letters,
     } = json as Answered
     if (asked.isPublish && typeof id === 'number') remember(this.events, id)
     if (typeof token === 'string' && typeof id === 'number') {
@@ -67,6 +75,8 @@ export class Memory {
       remember(this.subscribers, { id, name: called })
     if (typeof id === 'string' && typeof kind === 'string') remember(this.replays, id)
     if (typeof cursor === 'string') remember(this.cursors, cursor)
+    for (const delivery of deliveries ?? []) remember(this.deliveries, delivery.id)
+    for (const letter of letters ?? []) remember(this.deadLetters, letter.id)
     for (const inner of [...(events ?? []), ...(subscribers ?? [])]) this.#learnOne(inner, asked)
   }
 }
@@ -84,6 +94,8 @@ interface Answered {
   readonly next_cursor?: unknown
   readonly events?: readonly unknown[]
   readonly subscribers?: readonly unknown[]
+  readonly deliveries?: readonly { readonly id: string }[]
+  readonly dead_letters?: readonly { readonly id: string }[]
 }
 
 function latest<T>(list: readonly T[], pick: number): T | undefined {

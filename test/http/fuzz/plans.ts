@@ -25,10 +25,11 @@ export function anyPlan(values: Values, aims: readonly Aim[]): fc.Arbitrary<Plan
 /** What later requests live on comes more often, and what says little less. */
 const weights: Readonly<Record<string, number>> = {
   ...{ publishEvent: 12, publishEvents: 5, subscribe: 12, subscribePost: 4, settleEvents: 5, getEvent: 4 },
-  ...{ completeEvent: 4, failEvent: 4, heartbeat: 4, startEvent: 3, releaseEvent: 3, listEvents: 4 },
+  ...{ completeEvent: 8, failEvent: 4, heartbeat: 4, startEvent: 3, releaseEvent: 3, listEvents: 4 },
   ...{ cancelEvents: 1, cancelEvent: 1, resetEvent: 1, createSubscriber: 3, changeSubscriber: 4 },
   ...{ deleteSubscriber: 1, pauseSubscriber: 1, resumeSubscriber: 2, metrics: 1, subscribeHead: 1 },
   ...{ recoverSubscriber: 2, replaySubscriber: 3, listReplays: 1, getReplay: 2, abortReplay: 1 },
+  ...{ discardDeadLetter: 1, retryDeadLetters: 1, discardLane: 1, skipLane: 1 },
   ...{ live: 1, ready: 1, healthy: 1, getDocs: 1, getOpenApi: 1, listWorkers: 1 },
 }
 
@@ -53,21 +54,23 @@ function fittingPlan(values: Values, aim: Aim): fc.Arbitrary<Plan> {
 }
 
 function fittingParams(values: Values, { path, parameters }: Aim): fc.Arbitrary<Record<string, Tree>> {
-  const kind: SlotKind = path.startsWith('/subscribers')
-    ? 'subscriber'
-    : path.startsWith('/replays')
-      ? 'replay'
-      : /(start|beat|ease|ete|ail)$/.test(path)
-        ? 'lease event'
-        : 'event'
   const inPath = parameters.filter((one) => one.in === 'path')
-  const fields = inPath.map(({ name, schema }) =>
-    fc.tuple(
+  const fields = inPath.map(({ name, schema }) => {
+    const known = name === 'key' ? values.fitting(schema, name) : slot(kindOf(path))
+    return fc.tuple(
       fc.constant(name),
-      fc.oneof({ arbitrary: slot(kind), weight: 9 }, { arbitrary: values.fitting(schema), weight: 1 }),
-    ),
-  )
+      fc.oneof({ arbitrary: known, weight: 9 }, { arbitrary: values.fitting(schema), weight: 1 }),
+    )
+  })
   return fc.tuple(...fields).map((entries) => Object.fromEntries(entries))
+}
+
+function kindOf(path: string): SlotKind {
+  if (path.startsWith('/subscribers')) return 'subscriber'
+  if (path.startsWith('/deliveries')) return 'delivery'
+  if (path.startsWith('/dlq')) return 'dead letter'
+  if (path.startsWith('/replays')) return 'replay'
+  return /(start|beat|ease|ete|ail)$/.test(path) ? 'lease event' : 'event'
 }
 
 function fittingQuery(values: Values, { parameters }: Aim): fc.Arbitrary<[string, Tree][]> {

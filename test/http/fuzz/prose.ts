@@ -37,6 +37,10 @@ const rules: Readonly<Record<string, Rule>> = {
   replaySubscriber: ({ body: { rate_per_second: _rate, dry_run: _dry, again: _again, filter, ...bounds } }) =>
     (filter == null && Object.keys(bounds).length === 0) || isUnordered(bounds.from, bounds.to),
   listReplays: ({ query }) => query.cursor !== undefined,
+  listDeliveries: ({ query }) => query.cursor !== undefined,
+  listDeadLetters: ({ query }) => query.cursor !== undefined,
+  listLanes: ({ query }) => query.cursor !== undefined,
+  retryDeadLetters: ({ body: { ids, ...filter } }) => Object.keys(filter).length > 0 === (ids !== undefined),
   // The work queue cannot be ended.
   deleteSubscriber: () => true,
   // Whether it has a schedule is for the subscription to say.

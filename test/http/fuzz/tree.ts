@@ -34,6 +34,8 @@ export type SlotKind =
   | 'replay'
   | 'name'
   | 'cursor'
+  | 'delivery'
+  | 'dead letter'
 
 /** The same kind and pick give the same thing; those of one lease belong together. */
 export class Slot {

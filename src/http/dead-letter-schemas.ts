@@ -1,0 +1,76 @@
+import { z } from 'zod'
+import { cursor, subscriberRef } from './delivery-schemas.ts'
+import { eventId, flag, moment, named, time, whole } from './schemas.ts'
+
+const typeName = z.string().regex(/^[A-Za-z0-9_.:-]{1,100}$/)
+const kind = z.enum(['buried', 'expired'])
+
+export const deadLetterQuery = z.strictObject({
+  subscriber: subscriberRef.optional(),
+  event_id: eventId.optional(),
+  event_type: typeName.optional().describe('Of events that are still stored.'),
+  kind: kind.optional(),
+  since: moment().optional().describe('Moved to the dead letters at or after.'),
+  until: moment().optional().describe('Before.'),
+  include_retried: flag().optional(),
+  limit: whole(1, 1000).optional(),
+  offset: whole(0, 10_000).optional(),
+  order: z.enum(['asc', 'desc']).optional().describe('By id, which is by time.'),
+  cursor: cursor.optional(),
+})
+
+export const retryBody = named(
+  'RetryDeadLetters',
+  z.strictObject({
+    ids: z.array(z.uuid()).min(1).max(1000).optional(),
+    subscriber: subscriberRef.optional(),
+    event_id: z.int().min(1).max(Number.MAX_SAFE_INTEGER).optional(),
+    event_type: typeName.optional(),
+    kind: kind.optional(),
+    since: time.optional(),
+    until: time.optional(),
+  }),
+)
+export const retried = named(
+  'RetriedDeadLetters',
+  z.object({
+    retried: z.int().describe('Dead letters.'),
+    more: z.boolean().describe('There are more that match: call it again.'),
+  }),
+)
+
+const letterFields = {
+  id: z.uuid(),
+  message_id: z.uuid().nullable().describe('The delivery it was; null: no subscriber wanted the event.'),
+  event_id: z.int(),
+  event_type: z.string().nullable(),
+  subscriber_id: z.uuid().nullable(),
+  subscriber: z.string().nullable(),
+  kind,
+  failure_reason: z.string(),
+  attempts: z.int(),
+  failures: z.int(),
+  moved_to_dlq_at: time,
+  manual_retry_by: z.string().nullable().describe('The id of the API key; `local` without keys.'),
+  manual_retry_at: time.nullable(),
+}
+const letter = named('DeadLetter', z.object(letterFields))
+export const letterList = named(
+  'DeadLetters',
+  z.object({
+    dead_letters: z.array(letter),
+    total: z.int().describe('Exact up to 10,000.'),
+    total_is_estimate: z.literal(true).optional(),
+    limit: z.int(),
+    offset: z.int(),
+    next_cursor: z.string().optional(),
+  }),
+)
+export const letterDetails = named(
+  'DeadLetterDetails',
+  z.object({
+    ...letterFields,
+    event_snapshot: z.looseObject({}).describe('The event as it was, its payload byte for byte.'),
+    subscriber_snapshot: z.looseObject({}).nullable(),
+  }),
+)
