@@ -7,7 +7,6 @@ import type { RecoverOptions, ReplayOptions } from './domain/replay.ts'
 import type { StoredEvent } from './domain/stored-event.ts'
 import { defineSubscription, type Subscription, type SubscriptionOptions } from './domain/subscription.ts'
 import { toReason } from './domain/text.ts'
-import { within } from './domain/within.ts'
 import { PosthornError } from './errors.ts'
 import type { Burial, HubEvents } from './observe/hub-events.ts'
 import type { Metrics } from './observe/metrics.ts'
@@ -41,6 +40,7 @@ import type { PublishedEvent, Publisher, PublishOptions } from './publish/publis
 import { type FinalizeOptions, Polling, type PollOptions } from './pull/polling.ts'
 import type { Pull } from './pull/pull.ts'
 import type { Endpoints } from './push/endpoints.ts'
+import { Readiness } from './readiness.ts'
 import { discardOne, type RedrivenSome, redriveOne, redriveSome } from './repair/dead-letters.ts'
 import { Deliveries } from './repair/deliveries.ts'
 import { Lanes, type LaneVerb } from './repair/lanes.ts'
@@ -79,9 +79,6 @@ export interface HubParts {
 
 /** Of one call. */
 const redrivenMax = 1_000
-/** How long whoever asks whether we are ready is kept waiting. */
-const readyMs = 1_500
-
 /** The operations bound to a database: what library users and the routes see. */
 export class Hub<C extends Catalogue = Catalogue> {
   readonly events = new EventEmitter<HubEvents>()
@@ -95,11 +92,12 @@ export class Hub<C extends Catalogue = Catalogue> {
   readonly lanes: Lanes
   readonly #parts: HubParts
   readonly #polling: Polling
-  #readiness: { readonly askedAt: number; readonly trouble: Promise<string | undefined> } | undefined
+  readonly #readiness: Readiness
 
   constructor(parts: HubParts) {
     this.#parts = parts
     this.#polling = new Polling(parts)
+    this.#readiness = new Readiness(parts.ready)
     this.metrics = parts.metrics
     this.pull = parts.pull
     this.replays = new Replays(parts)
@@ -206,11 +204,7 @@ export class Hub<C extends Catalogue = Catalogue> {
 
   /** Why it cannot do its work now; undefined: it can. Asked at most once a second, however many want to know. */
   unready(): Promise<string | undefined> {
-    const now = performance.now()
-    if (this.#readiness === undefined || now - this.#readiness.askedAt > 1_000) {
-      this.#readiness = { askedAt: now, trouble: this.#findTrouble() }
-    }
-    return this.#readiness.trouble
+    return this.#readiness.trouble()
   }
 
   deadLetters(filter?: DeadLetterFilter): Promise<DeadLetterPage> {
@@ -290,15 +284,5 @@ export class Hub<C extends Catalogue = Catalogue> {
   async unblock(subscription: string, orderingKey: string, verb: LaneVerb, by = 'library'): Promise<void> {
     const { no, name } = await this.#parts.directory.current(subscription)
     await this.lanes.settleHead({ subscription: no, name, orderingKey }, verb, by)
-  }
-
-  async #findTrouble(): Promise<string | undefined> {
-    const late = new PosthornError('DATABASE_UNAVAILABLE', { reason: `it took more than ${readyMs} ms` })
-    try {
-      await within(this.#parts.ready(), readyMs, late)
-      return undefined
-    } catch (error) {
-      return error instanceof PosthornError ? error.code.toLowerCase() : 'database_unavailable'
-    }
   }
 }

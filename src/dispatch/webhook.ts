@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { StatusRules } from '../domain/endpoint.ts'
 import type { ExchangeRecord } from '../domain/exchange.ts'
+import { hideSecrets } from '../domain/hidden-headers.ts'
 import { toReason, toStorable } from '../domain/text.ts'
 import { type Decision, decide } from './outcome.ts'
 import type { Sender, Sent } from './sender.ts'
@@ -41,7 +42,8 @@ function recordOf(
   return {
     request: {
       url,
-      headers: withoutSecrets(headers),
+      // What was sent is kept for all who may look at deliveries, and they need not be able to send the same.
+      headers: hideSecrets(headers) as Record<string, string>,
       bodySha256: createHash('sha256').update(body).digest('hex'),
       bodyBytes: body.length,
     },
@@ -55,16 +57,6 @@ function recordOf(
     error: failed && toReason(failed.message),
     timings: stepsOf(timings),
   }
-}
-
-const secretNames =
-  /^(authorization|proxy-authorization|cookie|webhook-signature)$|token|secret|api-?key|password/
-
-/** What was sent is kept for all who may look at deliveries, and they need not be able to send the same. */
-function withoutSecrets(headers: Readonly<Record<string, string>>): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(headers).map(([name, value]) => [name, secretNames.test(name) ? '[hidden]' : value]),
-  )
 }
 
 function stepsOf({ dnsMs, connectMs, tlsMs, firstByteMs, totalMs }: Sent['timings']): Record<string, number> {
