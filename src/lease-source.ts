@@ -272,5 +272,5 @@ function toExchange({ delivery, executionMs, exchange }: SettleDelivery): Attemp
   if (exchange === undefined) return []
   const { run, event, attempt } = delivery
   const { subscription, token } = run
-  return [{ ...exchange, eventId: event.id, subscription, token, attempt, ageMs: executionMs }]
+  return [{ eventId: event.id, subscription, token, attempt, ageMs: executionMs, exchange }]
 }

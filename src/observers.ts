@@ -57,8 +57,16 @@ export function tellBurial({ events, alerts, log }: Omit<Hooks, 'subscription'>,
 
 /** The same for webhooks. `hooks` are asked for when something happens. */
 export function observePush(hooks: () => Hooks): PushObserver {
+  const results = new Map<string, { inc(): void }>()
   return {
-    sent: (result) => hooks().metrics.webhooks.inc({ result }),
+    sent: (result) => {
+      let counter = results.get(result)
+      if (counter === undefined) {
+        counter = hooks().metrics.webhooks.labels({ result })
+        results.set(result, counter)
+      }
+      counter.inc()
+    },
     blocked: (found) => hooks().log.warn(found, 'An address was refused'),
     changed: ({ name, before, status, error }) => {
       const { alerts, log } = hooks()

@@ -5,6 +5,7 @@ import type { StoredEvent } from '../domain/stored-event.ts'
 import { toDetail, toReason } from '../domain/text.ts'
 import type { CallerTransaction } from '../domain/transaction.ts'
 import { PosthornError } from '../errors.ts'
+import { Halt } from './halt.ts'
 import type { HeldRun, Share } from './share.ts'
 import type { Source, Timing } from './source.ts'
 
@@ -59,6 +60,7 @@ export class RunningAttempt implements Attempt {
   cancelled = false
   readonly #host: AttemptHost
   #controller: AbortController | undefined
+  #halt: Halt | undefined
   #chosen: Outcome | 'held' | undefined
   #exchange: ExchangeRecord | undefined
   #completesIn = false
@@ -87,6 +89,12 @@ export class RunningAttempt implements Attempt {
   get signal(): AbortSignal {
     this.#controller ??= new AbortController()
     return this.#controller.signal
+  }
+
+  /** The same as `signal`, for many. */
+  get halt(): Halt {
+    this.#halt ??= new Halt()
+    return this.#halt
   }
 
   snooze(ms: number): void {
@@ -144,6 +152,7 @@ export class RunningAttempt implements Attempt {
   }
 
   abort(reason: Error): void {
+    this.#halt?.abort()
     this.#controller ??= new AbortController()
     this.#controller.abort(reason)
   }

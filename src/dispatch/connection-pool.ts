@@ -1,5 +1,6 @@
 import { Connection } from './connection.ts'
 import type { Connector } from './connector.ts'
+import type { Deadline } from './deadline.ts'
 import { SendError } from './failure.ts'
 
 export interface ConnectionPoolOptions {
@@ -24,22 +25,25 @@ export class ConnectionPool {
     this.#options = options
   }
 
-  /** The one used last, so that the others grow idle and close. Rejects with the signal's reason. */
-  async take(signal: AbortSignal): Promise<Connection> {
+  /** The one used last, so that the others grow idle and close. Undefined: all are busy, and one must be waited for. */
+  take(): Connection | undefined {
     const connection = this.#takeIdle()
     if (connection !== undefined) return connection
-    if (this.#all.size < this.#options.connectionsMax) return this.#add()
-    return await new Promise((resolve, reject) => {
+    return this.#all.size < this.#options.connectionsMax ? this.#add() : undefined
+  }
+
+  /** Rejects when the deadline passes. */
+  wait(deadline: Deadline): Promise<Connection> {
+    return new Promise((resolve, reject) => {
       const taken = (connection: Connection) => {
-        signal.removeEventListener('abort', giveUp)
+        deadline.watch(null)
         resolve(connection)
       }
-      const giveUp = () => {
-        this.#waiting.delete(taken)
-        reject(signal.reason)
-      }
       this.#waiting.add(taken)
-      signal.addEventListener('abort', giveUp, { once: true })
+      deadline.watch((failure) => {
+        this.#waiting.delete(taken)
+        reject(failure)
+      })
     })
   }
 

@@ -3,7 +3,7 @@ import type { AddressPolicy } from './address-policy.ts'
 import type { Connection } from './connection.ts'
 import { ConnectionPool } from './connection-pool.ts'
 import { Connector } from './connector.ts'
-import { Deadline } from './deadline.ts'
+import { type Cancellation, Deadline } from './deadline.ts'
 import { type Answer, Exchange } from './exchange.ts'
 import { SendError, toSendError } from './failure.ts'
 import { type Result, readRetryAfter } from './outcome.ts'
@@ -29,7 +29,7 @@ export interface SendRequest {
   readonly body: Buffer
   /** Over everything: names, connecting, sending, the answer. */
   readonly timeoutMs: number
-  readonly signal?: AbortSignal
+  readonly signal?: Cancellation
 }
 
 export interface Timings {
@@ -51,6 +51,8 @@ export interface Sent {
   readonly timings: Timings
 }
 
+const urlsMax = 10_000
+
 /** They say how the message is framed, which is not the caller's to say. */
 const framingHeaders =
   /^(host|connection|keep-alive|upgrade|te|trailer|transfer-encoding|content-length|expect|accept-encoding|proxy-.*)$/i
@@ -63,6 +65,8 @@ export class Sender {
   readonly #connectionsMax: number
   readonly #pools = new Map<string, ConnectionPool>()
   readonly #underWay = new Set<Deadline>()
+  /** Those that may be sent to. */
+  readonly #urls = new Map<string, URL>()
   #isClosed = false
 
   constructor({ policy, connectionsMax = 50, dns, ...options }: SenderOptions) {
@@ -80,7 +84,7 @@ export class Sender {
     this.#underWay.add(deadline)
     try {
       if (this.#isClosed) deadline.cancel('The sender was closed')
-      const answer = await this.#post(request, deadline.signal, steps)
+      const answer = await this.#post(request, deadline, steps)
       return { ...toSent(answer), timings: { ...steps, totalMs: performance.now() - startedAt } }
     } catch (error) {
       const { errorClass, message } = toSendError(error)
@@ -102,24 +106,27 @@ export class Sender {
     await Promise.all(pools.map((pool) => pool.destroy()))
   }
 
-  async #post(request: SendRequest, signal: AbortSignal, steps: Steps): Promise<Answer> {
-    signal.throwIfAborted()
+  async #post(request: SendRequest, deadline: Deadline, steps: Steps): Promise<Answer> {
+    if (deadline.failure !== null) throw deadline.failure
     const url = this.#parse(request.url)
     const pool = this.#poolFor(request.poolKey, url)
-    const connection = await pool.take(signal).catch((error) => {
-      throw isTimeout(error) ? new SendError('ours', 'All connections to the endpoint were busy') : error
-    })
+    const connection = pool.take() ?? (await pool.wait(deadline).catch(toBusy))
     try {
-      return await exchange(connection, toOptions(request, url), signal, steps)
+      return await exchange(connection, toOptions(request, url), deadline, steps)
     } finally {
       pool.giveBack(connection)
     }
   }
 
-  /** Stored URLs are judged again, since what is allowed may have changed. */
+  /** Stored URLs are judged again, since what is allowed may have changed since; but not for each request. */
   #parse(text: string): URL {
+    const known = this.#urls.get(text)
+    if (known !== undefined) return known
     try {
-      return parseTargetUrl(text, this.#policy)
+      const url = parseTargetUrl(text, this.#policy)
+      if (this.#urls.size >= urlsMax) this.#urls.clear()
+      this.#urls.set(text, url)
+      return url
     } catch (error) {
       throw new SendError('blocked', toSendError(error).message, { cause: error })
     }
@@ -149,16 +156,16 @@ type Steps = { -readonly [Step in keyof Omit<Timings, 'totalMs'>]: number }
 async function exchange(
   connection: Connection,
   options: Dispatcher.DispatchOptions,
-  signal: AbortSignal,
+  deadline: Deadline,
   steps: Steps,
 ): Promise<Answer> {
-  const attempt = new Exchange(connection, signal)
+  const attempt = new Exchange(connection, deadline)
   try {
     return await attempt.run(options)
   } catch (error) {
     const isStale = connection.isReused && attempt.firstByteMs === null
     if (!isStale || toSendError(error).errorClass !== 'reset') throw error
-    return await exchange(connection, options, signal, steps)
+    return await exchange(connection, options, deadline, steps)
   } finally {
     const { phase, ...opening } = connection.progress
     const { firstByteMs } = attempt
@@ -167,13 +174,20 @@ async function exchange(
 }
 
 function toOptions({ headers, body }: SendRequest, url: URL): Dispatcher.DispatchOptions {
-  const own = Object.entries(headers).filter(([name]) => !framingHeaders.test(name))
-  return {
-    method: 'POST',
-    path: url.pathname + url.search,
-    headers: { ...Object.fromEntries(own), 'accept-encoding': 'identity' },
-    body,
-  }
+  const own: string[] = ['accept-encoding', 'identity']
+  for (const name in headers) if (!isFraming(name)) own.push(name, headers[name] as string)
+  return { method: 'POST', path: url.pathname + url.search, headers: own, body }
+}
+
+const judged = new Map<string, boolean>()
+
+/** Few names come again and again. */
+function isFraming(name: string): boolean {
+  const known = judged.get(name)
+  if (known !== undefined) return known
+  const isOne = framingHeaders.test(name)
+  if (judged.size < 10_000) judged.set(name, isOne)
+  return isOne
 }
 
 function toSent({ status, headers, body, bytes }: Answer): Pick<Sent, 'result' | 'response'> {
@@ -182,6 +196,7 @@ function toSent({ status, headers, body, bytes }: Answer): Pick<Sent, 'result' |
   return { result: { kind: 'answered', status, retryAfterMs }, response: { headers, body, bytes } }
 }
 
-function isTimeout(error: unknown): boolean {
-  return error instanceof SendError && error.errorClass === 'timeout'
+function toBusy(error: unknown): never {
+  const isTimeout = error instanceof SendError && error.errorClass === 'timeout'
+  throw isTimeout ? new SendError('ours', 'All connections to the endpoint were busy') : error
 }

@@ -1,3 +1,4 @@
+import type { KeyObject } from 'node:crypto'
 import { toBinary, toStructured } from '../cloudevents/write.ts'
 import type { Format } from '../domain/endpoint.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
@@ -21,7 +22,7 @@ export interface RequestParts {
   /** The subscriber's own; ours go before them. */
   readonly headers: Readonly<Record<string, string>>
   /** The newest first. */
-  readonly secrets: readonly Buffer[]
+  readonly secrets: readonly (Buffer | KeyObject)[]
   readonly lane: LanePlace | null
   /** The job that sends it once more; null: nobody asked for that. */
   readonly replay: string | null

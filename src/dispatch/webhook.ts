@@ -3,6 +3,7 @@ import type { StatusRules } from '../domain/endpoint.ts'
 import type { ExchangeRecord } from '../domain/exchange.ts'
 import { hideSecrets } from '../domain/hidden-headers.ts'
 import { toReason, toStorable } from '../domain/text.ts'
+import type { Cancellation } from './deadline.ts'
 import { type Decision, decide } from './outcome.ts'
 import type { Sender, Sent } from './sender.ts'
 import { buildRequest, type RequestParts, type WebhookRequest } from './webhook-request.ts'
@@ -25,7 +26,7 @@ export async function postWebhook(
   sender: Sender,
   target: Target,
   parts: RequestParts,
-  signal: AbortSignal,
+  signal: Cancellation,
 ): Promise<Posted> {
   const request = buildRequest(parts)
   const { poolKey, url, timeoutMs, rules } = target
@@ -43,7 +44,7 @@ function recordOf(
     request: {
       url,
       // What was sent is kept for all who may look at deliveries, and they need not be able to send the same.
-      headers: hideSecrets(headers) as Record<string, string>,
+      headers: hideSecrets(headers),
       bodySha256: createHash('sha256').update(body).digest('hex'),
       bodyBytes: body.length,
     },
@@ -60,13 +61,15 @@ function recordOf(
 }
 
 function stepsOf({ dnsMs, connectMs, tlsMs, firstByteMs, totalMs }: Sent['timings']): Record<string, number> {
-  const steps = {
-    dns_ms: dnsMs,
-    connect_ms: connectMs,
-    tls_ms: tlsMs,
-    first_byte_ms: firstByteMs,
-    total_ms: totalMs,
-  }
-  const reached = Object.entries(steps).filter((step): step is [string, number] => step[1] !== undefined)
-  return Object.fromEntries(reached.map(([name, ms]) => [name, Math.round(ms * 100) / 100]))
+  const steps: Record<string, number> = {}
+  if (dnsMs !== undefined) steps.dns_ms = rounded(dnsMs)
+  if (connectMs !== undefined) steps.connect_ms = rounded(connectMs)
+  if (tlsMs !== undefined) steps.tls_ms = rounded(tlsMs)
+  if (firstByteMs !== undefined) steps.first_byte_ms = rounded(firstByteMs)
+  steps.total_ms = rounded(totalMs)
+  return steps
+}
+
+function rounded(ms: number): number {
+  return Math.round(ms * 100) / 100
 }

@@ -4,12 +4,20 @@ const secretive = /authorization|cookie|signature|token|secret|key|password/i
 const harmless = /^(posthorn-|idempotency-key$)/i
 
 /** Headers as they may be shown: those that can hold a secret without their values. */
-export function hideSecrets(headers: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  return Object.fromEntries(
-    Object.entries(headers).map(([name, value]) => [name, isSecretive(name) ? hidden : value]),
-  )
+export function hideSecrets<Value>(headers: Readonly<Record<string, Value>>): Record<string, Value | string> {
+  const shown: Record<string, Value | string> = {}
+  for (const name of Object.keys(headers)) shown[name] = isSecretive(name) ? hidden : (headers[name] as Value)
+  return shown
 }
 
+const judged = new Map<string, boolean>()
+const judgedMax = 10_000
+
+/** Few names come again and again. */
 function isSecretive(name: string): boolean {
-  return secretive.test(name) && !harmless.test(name)
+  const known = judged.get(name)
+  if (known !== undefined) return known
+  const found = secretive.test(name) && !harmless.test(name)
+  if (judged.size < judgedMax) judged.set(name, found)
+  return found
 }

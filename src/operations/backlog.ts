@@ -10,7 +10,7 @@ export interface Backlog {
   readonly behind: number
 }
 
-/** Counts what waits for handlers, by looking at all of it: for tests and operators, not for hot paths. */
+/** Counts what waits for handlers and webhooks, by looking at all of it: for tests and operators, not for hot paths. */
 export async function countBacklog(db: Database): Promise<Backlog> {
   const [row] = await db.run<[ready: number, leased: number, later: number, behind: number]>(
     backlogStatement(db),
@@ -23,7 +23,9 @@ export async function countBacklog(db: Database): Promise<Backlog> {
 const backlogStatement = defineStatement(
   'backlog',
   `with served as materialized (
-    select s.no from __schema__.subscriptions s where s.via = 'handler' and s.status <> 'deleted'
+    select s.no
+    from __schema__.subscriptions s
+    where (s.via = 'handler' and s.status <> 'deleted') or (s.via = 'webhook' and s.status in ('active', 'draining'))
   ),
   run as (
     select r.state, r.due_at <= __schema__.clock() as due, cardinality(r.event_ids) as size

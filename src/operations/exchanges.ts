@@ -3,7 +3,7 @@ import { type Database, defineStatement } from '../db/database.ts'
 import type { ExchangeRecord } from '../domain/exchange.ts'
 
 /** The request of one attempt, and what came of it. */
-export interface AttemptExchange extends ExchangeRecord {
+export interface AttemptExchange {
   readonly eventId: number
   readonly subscription: number
   /** Of the lease that the attempt was made under: one delivery is attempted once under each. */
@@ -11,6 +11,7 @@ export interface AttemptExchange extends ExchangeRecord {
   readonly attempt: number
   /** How long ago it began. */
   readonly ageMs: number
+  readonly exchange: ExchangeRecord
 }
 
 /**
@@ -29,12 +30,12 @@ export async function recordExchanges(db: Database, exchanges: readonly AttemptE
       numbers((one) => one.token),
       numbers((one) => one.attempt),
       numbers((one) => one.ageMs),
-      column(({ request }) => JSON.stringify(requestDocument(request))),
-      numbers((one) => one.statusCode),
-      column(({ response }) => (response === null ? null : JSON.stringify(response))),
-      column((one) => one.errorClass),
-      column((one) => one.error),
-      column(({ timings }) => JSON.stringify(timings)),
+      column(({ exchange }) => JSON.stringify(requestDocument(exchange.request))),
+      numbers(({ exchange }) => exchange.statusCode),
+      column(({ exchange }) => (exchange.response === null ? null : JSON.stringify(exchange.response))),
+      column(({ exchange }) => exchange.errorClass),
+      column(({ exchange }) => exchange.error),
+      column(({ exchange }) => JSON.stringify(exchange.timings)),
     ],
     { durable: false },
   )

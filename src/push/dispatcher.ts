@@ -145,11 +145,15 @@ export class Dispatcher {
       return attempt.conclude({ outcome: { kind: 'failed', reason, uncounted: true } })
     }
     const parts = this.#partsOf(attempt, served, secrets)
-    const posted = await postWebhook(this.#options.sender, served, parts, attempt.signal)
+    const posted = await postWebhook(this.#options.sender, served, parts, attempt.halt)
     await this.#conclude(attempt, posted)
   }
 
-  #partsOf({ delivery, held }: RunningAttempt, { format, headers }: Served, secrets: Buffer[]): RequestParts {
+  #partsOf(
+    { delivery, held }: RunningAttempt,
+    { format, headers }: Served,
+    secrets: RequestParts['secrets'],
+  ): RequestParts {
     const { run, event } = delivery
     const key = {
       createdAtMs: event.createdAt.getTime(),

@@ -1,3 +1,4 @@
+import { createSecretKey, type KeyObject } from 'node:crypto'
 import type { Vault } from '../dispatch/vault.ts'
 import type { Endpoint, SealedSecret } from '../operations/endpoints.ts'
 import { secretBytes } from '../webhooks/signature.ts'
@@ -6,7 +7,7 @@ import { secretBytes } from '../webhooks/signature.ts'
 export class SecretKeys {
   readonly #vault: Vault
   readonly #trouble: (error: unknown) => void
-  readonly #opened = new Map<string, Buffer | undefined>()
+  readonly #opened = new Map<string, KeyObject | undefined>()
 
   constructor(vault: Vault, trouble: (error: unknown) => void) {
     this.#vault = vault
@@ -14,7 +15,7 @@ export class SecretKeys {
   }
 
   /** The newest first; those that cannot be opened are left out. */
-  of({ secrets }: Pick<Endpoint, 'secrets'>): Buffer[] {
+  of({ secrets }: Pick<Endpoint, 'secrets'>): KeyObject[] {
     return secrets.flatMap((secret) => this.#key(secret) ?? [])
   }
 
@@ -24,14 +25,15 @@ export class SecretKeys {
     for (const id of [...this.#opened.keys()].filter((id) => !here.has(id))) this.#opened.delete(id)
   }
 
-  #key({ id, sealed }: SealedSecret): Buffer | undefined {
+  #key({ id, sealed }: SealedSecret): KeyObject | undefined {
     if (!this.#opened.has(id)) this.#opened.set(id, this.#open(id, sealed))
     return this.#opened.get(id)
   }
 
-  #open(id: string, sealed: string): Buffer | undefined {
+  #open(id: string, sealed: string): KeyObject | undefined {
     try {
-      return secretBytes(this.#vault.open(sealed, id))
+      const bytes = secretBytes(this.#vault.open(sealed, id))
+      return bytes && createSecretKey(bytes)
     } catch (error) {
       this.#trouble(error)
       return undefined

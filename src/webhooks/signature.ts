@@ -1,4 +1,4 @@
-import { createHmac, timingSafeEqual } from 'node:crypto'
+import { createHmac, type KeyObject, timingSafeEqual } from 'node:crypto'
 
 /** Standard Webhooks: HMAC-SHA256 over `id.timestamp.body`, by the bytes that a `whsec_` secret stands for. */
 
@@ -22,7 +22,7 @@ export interface SignedContent {
 }
 
 /** One signature per secret, the newest first: a receiver needs to know one of them. */
-export function signWith(secrets: readonly Buffer[], content: SignedContent): string {
+export function signWith(secrets: readonly (Buffer | KeyObject)[], content: SignedContent): string {
   return secrets.map((secret) => `v1,${digest(secret, content)}`).join(' ')
 }
 
@@ -42,7 +42,7 @@ export function isSignedBy(secrets: readonly Buffer[], header: string, content: 
   return matches
 }
 
-function digest(secret: Buffer, { id, timestamp, body }: SignedContent): string {
+function digest(secret: Buffer | KeyObject, { id, timestamp, body }: SignedContent): string {
   return createHmac('sha256', secret).update(`${id}.${timestamp}.`).update(body).digest('base64')
 }
 
