@@ -103,3 +103,9 @@ create trigger subscriptions_insert after insert on __schema__.subscriptions
 create trigger subscriptions_update after update on __schema__.subscriptions
   for each row when (old.version <> new.version or (old.ramp is null) <> (new.ramp is null))
   execute function __schema__.tell_subscribers();
+
+-- A subscription as dead letters keep it: with where it was sent, without what only routing reads.
+create function __schema__.subscriber_document(s __schema__.subscriptions) returns json language sql stable as $$
+  select (to_jsonb(s) - array['conditions', 'key_path', 'ramp', 'handler_seen_at'] || coalesce((
+    select jsonb_build_object('url', e.url, 'format', e.format) from __schema__.endpoints e where e.subscription = s.no), '{}'))::json
+$$;

@@ -68,7 +68,7 @@ const buryStatement = defineStatement(
     insert into __schema__.dead_letters (id, event_id, subscription, kind, reason, attempts, failures,
       event_snapshot, subscription_snapshot, buried_at)
     select __schema__.uuid_v7(), h.event_id, h.subscription, 'buried', $3, h.attempts, h.failures,
-      __schema__.event_document(e), to_json(p), __schema__.clock()
+      __schema__.event_document(e), __schema__.subscriber_document(p), __schema__.clock()
     from hit h
     join __schema__.events e on e.id = h.event_id
     join __schema__.subscriptions p on p.no = h.subscription

@@ -64,7 +64,7 @@ const expireStatement = defineStatement(
     insert into __schema__.dead_letters (id, event_id, subscription, kind, reason, attempts, failures,
       event_snapshot, subscription_snapshot, buried_at)
     select __schema__.uuid_v7(), d.event_id, d.subscription, 'expired', 'expired', d.attempts, d.failures,
-      __schema__.event_document(e), to_json(s), __schema__.clock()
+      __schema__.event_document(e), __schema__.subscriber_document(s), __schema__.clock()
     from ended d
     join __schema__.events e on e.id = d.event_id
     join __schema__.subscriptions s on s.no = d.subscription

@@ -161,7 +161,7 @@ export const settleStatement = defineStatement(
     insert into __schema__.dead_letters (id, event_id, subscription, kind, reason, attempts, failures,
       event_snapshot, subscription_snapshot, buried_at)
     select __schema__.uuid_v7(), s.event_id, s.subscription, 'buried', coalesce(s.reason, ''), s.attempt, s.failures,
-      __schema__.event_document(e), to_json(p), __schema__.clock()
+      __schema__.event_document(e), __schema__.subscriber_document(p), __schema__.clock()
     from settled s
     join __schema__.events e on e.id = s.event_id
     join __schema__.subscriptions p on p.no = s.subscription
