@@ -76,8 +76,17 @@ async function leaseLimited(
   return rows
 }
 
-export function leaseStatement(db: { readonly schema: string }, { tags, payloads }: LeaseRequest): Statement {
-  if (payloads !== 'bounded') return tags === null ? leaseOldest(db) : leaseTagged(db)
+/** From so many on it is looked first which of them have something ready at all. */
+const manyMin = 50
+
+export function leaseStatement(
+  db: { readonly schema: string },
+  { tags, payloads, wants }: LeaseRequest,
+): Statement {
+  if (payloads !== 'bounded') {
+    if (tags !== null) return leaseTagged(db)
+    return wants.length < manyMin ? leaseOldest(db) : leaseMany(db)
+  }
   return tags === null ? leaseOldestBounded(db) : leaseTaggedBounded(db)
 }
 
@@ -101,13 +110,25 @@ export function leaseValues({ wants, token, worker, begins, tags }: LeaseRequest
 const runColumns = `r.id, r.subscription, r.event_ids, r.first_id, r.ordering_key, r.tags, r.expires_at,
         r.max_failures, r.suspect`
 
-const wanted = `
+/** Jumps along the index from one subscription to the next: its cost grows with those that have something, not with all. */
+const ready = `
+  ready(subscription) as (
+    select min(r.subscription) from __schema__.runs r where r.state = 'ready'
+    union all
+    select (
+      select min(r.subscription) from __schema__.runs r
+      where r.state = 'ready' and r.subscription > y.subscription)
+    from ready y
+    where y.subscription is not null
+  )`
+
+const wanted = (isWorth: string) => `
   wanted as materialized (
     select w.subscription, w.events_max, w.runs_max, w.suspects, w.lease_ms, w.lane_max
     from unnest($1::int[], $2::int[], $3::int[], $4::boolean[], $5::int[], $9::int[], $10::boolean[], $11::boolean[])
       as w(subscription, events_max, runs_max, suspects, lease_ms, lane_max, limited, probe)
     join __schema__.subscriptions s on s.no = w.subscription
-    where (s.status in ('active', 'draining') or (w.probe and s.status = 'suspended'))
+    where (s.status in ('active', 'draining') or (w.probe and s.status = 'suspended')) and ${isWorth}
       -- a caller that has not yet heard of a limit gets nothing until it has
       and (w.limited or num_nonnulls(s.max_concurrency, s.rate_per_second, s.ramp) = 0)
   )`
@@ -250,7 +271,12 @@ const boundedColumns = eventColumns.replace(
 )
 
 const defineLease = (name: string, found: string, columns: string) =>
-  defineStatement(name, `with ${wanted}, ${found}, ${takeAndReturn(columns)}`)
+  defineStatement(name, `with ${wanted('true')}, ${found}, ${takeAndReturn(columns)}`)
+const leaseMany = defineStatement(
+  'lease_many',
+  `with recursive ${ready}, ${wanted('w.subscription in (select y.subscription from ready y)')}, ${foundOldest},
+    ${takeAndReturn(eventColumns)}`,
+)
 const leaseOldest = defineLease('lease', foundOldest, eventColumns)
 const leaseTagged = defineLease('lease_tagged', foundTagged, eventColumns)
 const leaseOldestBounded = defineLease('lease_bounded', foundOldest, boundedColumns)
