@@ -2,6 +2,7 @@ import { type Config, type PosthornOptions, readConfig } from './config.ts'
 import { checkSchema, migrate } from './db/migrate.ts'
 import { openDatabase } from './db/open.ts'
 import type { PostgresDatabase } from './db/postgres.ts'
+import { serverAddresses } from './db/server-address.ts'
 import type { Catalogue } from './domain/catalogue.ts'
 import { createLogger } from './observe/log.ts'
 import { setShard } from './operations/shard.ts'
@@ -30,7 +31,10 @@ export async function openPosthorn<const C extends Catalogue = Catalogue>(
   try {
     await prepareSchema(db, config)
     const vault = await openVault(config.secretKey, embedded?.dataDirectory)
-    const posthorn = new Posthorn<C>({ config, log, db, embedded, vault, catalogue: options.events })
+    const databaseAddresses = await serverAddresses(db)
+    const posthorn = new Posthorn<C>({
+      ...{ config, log, db, embedded, vault, databaseAddresses, catalogue: options.events },
+    })
     return { posthorn, db }
   } catch (error) {
     await close()

@@ -11,7 +11,7 @@ import { Directory } from './directory.ts'
 import type { Vault } from './dispatch/vault.ts'
 import type { Catalogue, EventFor, EventPattern } from './domain/catalogue.ts'
 import type { LeasedRun } from './domain/delivery.ts'
-import type { NewEvent } from './domain/event.ts'
+import type { EventInput, NewEvent } from './domain/event.ts'
 import type { Subscription } from './domain/subscription.ts'
 import { PosthornError } from './errors.ts'
 import { Hub } from './hub.ts'
@@ -51,6 +51,7 @@ export interface PosthornParts {
   readonly embedded: EmbeddedServer | undefined
   readonly catalogue: Catalogue | undefined
   readonly vault: Vault
+  readonly databaseAddresses: readonly string[]
 }
 
 /** A hub with its services: handlers, wake-ups and upkeep. Nothing runs before `start()`. */
@@ -75,7 +76,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
   #stopping: Promise<void> | undefined
   readonly #refresher: Refresher
 
-  constructor({ config, log, db, embedded, catalogue, vault }: PosthornParts) {
+  constructor({ config, log, db, embedded, catalogue, vault, databaseAddresses }: PosthornParts) {
     const metrics = createMetrics()
     const processId = randomUUID()
     const channel = `posthorn.${config.schema}`
@@ -113,11 +114,8 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const directory = new Directory(db)
     const leased = (run: LeasedRun, leaseMs: number) => observePickup(metrics, run, leaseMs)
     const pull = new Pull({ db, admitter, directory, trouble, leased, settled: (one) => tellSettled(one) })
-    const push = new Push({
-      ...{ db, vault, directory, allowCidrs: config.allowCidrs, batchSize: config.batchSize },
-      ...{ timeoutMs: config.webhookTimeoutMs, sends: config.dispatcher },
-      observe: observePush(() => hooks),
-    })
+    const observe = observePush(() => hooks)
+    const push = new Push({ ...config, db, vault, directory, databaseAddresses, observe })
     super({
       ...{ db, publisher, admitter, metrics, worker, buried, directory, pull, endpoints: push.endpoints },
       ready: () => checkReady(db),
@@ -133,14 +131,10 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     this.#roster = roster
     this.#processId = processId
     this.#channel = channel
-    this.#alerts = new Alerts({
-      log,
-      metrics,
-      now: () => performance.now(),
-      publish: async (event) => {
-        if (await isRouted(db, event.type as string)) await publisher.publish(event)
-      },
-    })
+    const publishIfWanted = async (event: EventInput) => {
+      if (await isRouted(db, event.type as string)) await publisher.publish(event)
+    }
+    this.#alerts = new Alerts({ log, metrics, now: () => performance.now(), publish: publishIfWanted })
     const subscription = (no: number) => roster.get(no) as Subscription
     const hooks = { events: this.events, metrics, alerts: this.#alerts, log, subscription }
     const tellSettled = observePull(hooks)

@@ -17,11 +17,13 @@ export interface PushOptions {
   readonly directory: Directory
   /** Private networks that webhooks may go to. */
   readonly allowCidrs: readonly string[]
+  /** Where the database is, which is nobody's endpoint. */
+  readonly databaseAddresses: readonly string[]
   /** How long a webhook may take whose subscriber does not say. */
-  readonly timeoutMs: number
+  readonly webhookTimeoutMs: number
   readonly batchSize: number
   /** Whether this process sends what is due. Tests of single endpoints are sent by any. */
-  readonly sends: boolean
+  readonly dispatcher: boolean
   readonly observe: PushObserver
 }
 
@@ -38,8 +40,16 @@ export class Push {
   #dispatcher: Dispatcher | undefined
 
   constructor(options: PushOptions) {
-    const { db, vault, directory, allowCidrs, timeoutMs, observe } = options
-    const policy = new AddressPolicy(allowCidrs, { own: ownAddresses() })
+    const {
+      db,
+      vault,
+      directory,
+      allowCidrs,
+      databaseAddresses,
+      webhookTimeoutMs: timeoutMs,
+      observe,
+    } = options
+    const policy = new AddressPolicy(allowCidrs, { own: [...ownAddresses(), ...databaseAddresses] })
     this.#options = options
     this.#sender = new Sender({ policy, dns: { onBlocked: (found) => observe.blocked(found) } })
     this.endpoints = new Endpoints({ db, vault, policy, sender: this.#sender, directory, timeoutMs })
@@ -51,8 +61,8 @@ export class Push {
 
   /** What it sends, it leases and settles like everybody. */
   connect(runner: Runner, source: Pick<Source, 'lease'>): void {
-    const { db, vault, batchSize, sends, observe } = this.#options
-    if (!sends) return
+    const { db, vault, batchSize, dispatcher, observe } = this.#options
+    if (!dispatcher) return
     this.#dispatcher = new Dispatcher({ db, vault, batchSize, observe, sender: this.#sender, runner, source })
   }
 
