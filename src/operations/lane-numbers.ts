@@ -16,13 +16,17 @@ export interface LaneNumber {
   readonly isLate: boolean
 }
 
-/** Numbers what a lease has granted of lanes, in their order. What was numbered before keeps its number. */
+/**
+ * Numbers what a lease has granted of lanes, in their order. What was numbered before keeps its number. A crash of the
+ * database may forget numbers only of what was not settled since, and that comes again in the same order.
+ */
 export async function numberLanes(
   db: Database,
   { runIds, token }: { runIds: readonly number[]; token: number },
 ): Promise<LaneNumber[]> {
   const rows = await db.once<NumberRow>(numberStatement(db), [numberArray(runIds), token], {
     indexPlans: true,
+    durable: false,
   })
   return rows.map(([runId, eventId, orderingKey, epoch, sequence, delivered, isLate]) => ({
     ...{ runId, eventId, orderingKey, epoch, sequence, delivered, isLate },
