@@ -59,6 +59,8 @@ export class LeaseSource implements Source {
    */
   async lease(wants: readonly Want[]): Promise<LeaseAnswer> {
     const { admitter } = this.#options
+    // A probe is to be made with the oldest that is due, also if nobody has looked for it since.
+    if (wants.some(({ probe }) => probe)) await admitter.admit()
     const runs = await this.#lease(wants)
     if (runs.length > 0) {
       if (admitter.isDue()) void this.#admitBeside()

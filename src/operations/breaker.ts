@@ -122,7 +122,8 @@ const reportStatement = defineStatement(
       probe_at = case
         when p.next_status <> 'suspended' then null
         when p.status = 'suspended' and p.probes = 0 then e.probe_at
-        else __schema__.clock() + least(60, 5 * 2 ^ least(p.probes_before, 10)) * (1 + 0.1 * random()) * interval '1 s'
+        else __schema__.clock() + (1 + 0.1 * random()) * interval '1 s' * least(60, 5 * 2 ^
+          case when p.status = 'suspended' then least(p.probes_before + p.probes, 10) else 0 end)
       end,
       last_error = coalesce(p.error, e.last_error),
       last_error_at = case when p.error is null then e.last_error_at else __schema__.clock() end
@@ -145,7 +146,10 @@ const reportStatement = defineStatement(
   where p.status <> p.next_status`,
 )
 
-/** If whoever took it vanishes, somebody else tries when the attempt would have been over. */
+/**
+ * If whoever took it vanishes, somebody else tries when the attempt would have been over. It is tried with the oldest, so
+ * those that could not be delivered a moment ago need not wait any longer; no schedule is broken, for nothing was counted.
+ */
 const takeStatement = defineStatement(
   'take_probes',
   `with due as materialized (
@@ -156,6 +160,13 @@ const takeStatement = defineStatement(
     order by e.probe_at
     limit $1
     for update of e skip locked
+  ),
+  hastened as (
+    update __schema__.runs r
+    set due_at = __schema__.clock()
+    from due d
+    where r.subscription = d.subscription and r.state = 'deferred' and r.failures = 0
+      and r.due_at > __schema__.clock() and r.due_at <= __schema__.clock() + interval '6 s'
   )
   update __schema__.endpoints e
   set probe_at = __schema__.clock() + (coalesce(d.timeout_ms, 10000) + 10000) * interval '1 ms'

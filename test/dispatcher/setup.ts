@@ -80,3 +80,48 @@ export async function until(holds: () => Promise<boolean> | boolean, what = 'it'
     await new Promise((resolve) => setTimeout(resolve, 20))
   }
 }
+
+/** What became of one attempt. */
+export interface Settled {
+  readonly settlement: string
+  readonly failures: number
+  readonly reason: string | null
+  /** From its end to when it is due again, by the clock of the database. */
+  readonly waitSeconds: number | null
+  readonly statusCode: number | null
+  readonly errorClass: string | null
+}
+
+/** The attempts of an event that were settled, in their order. */
+export async function settledOf(server: TestServer, eventId: number): Promise<Settled[]> {
+  const { rows } = await server.db.query(
+    `select a.settlement, a.failures, a.reason, x.status_code as "statusCode", x.error_class as "errorClass",
+      extract(epoch from a.next_at - a.finished_at)::float as "waitSeconds"
+    from ${server.db.schema}.audit a
+    left join ${server.db.schema}.exchanges x
+      on x.event_id = a.event_id and x.subscription = a.subscription and x.token = a.token
+    where a.event_id = $1
+    order by a.id`,
+    [eventId],
+  )
+  return rows as unknown as Settled[]
+}
+
+/** The same when there are so many. */
+export async function settledTimes(server: TestServer, eventId: number, times: number): Promise<Settled[]> {
+  let settled: Settled[] = []
+  await until(async () => {
+    settled = await settledOf(server, eventId)
+    return settled.length >= times
+  }, `${times} settlements of event ${eventId}`)
+  return settled
+}
+
+/** Reasons of the dead letters of an event. */
+export async function deadLettersOf(server: TestServer, eventId: number): Promise<string[]> {
+  const { rows } = await server.db.query(
+    `select reason from ${server.db.schema}.dead_letters where event_id = $1 order by id`,
+    [eventId],
+  )
+  return rows.map(({ reason }) => String(reason))
+}
