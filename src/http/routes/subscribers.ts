@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { PosthornError } from '../../errors.ts'
 import type { Hub } from '../../hub.ts'
+import { refuseOwnDoor } from '../own-door.ts'
 import { pageOf } from '../page.ts'
 import { type Call, defineRoute, type Route, type RouteResponse } from '../route.ts'
 import { pageQuery } from '../schemas.ts'
@@ -54,7 +55,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
           const made = await hub.directory.create({ definition, endpoint, status, secret: null })
           return { status: 201, ...describe(made) }
         }
-        refuseLoop(endpoint.url, request.headers.host)
+        refuseOwnDoor(endpoint.url, request)
         hub.endpoints.check(endpoint)
         await record(hub, caller, 'subscriber.create', name, shown)
         const made = await hub.endpoints.create({ definition, endpoint, status, secret })
@@ -94,7 +95,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
             : { ...changed, endpoint: hub.endpoints.check(changed.endpoint) }
         }
         change(before)
-        refuseLoop(body.url, request.headers.host)
+        refuseOwnDoor(body.url, request)
         await record(hub, caller, 'subscriber.change', before.name, body)
         return { status: 200, ...describe(await hub.directory.change(which(params, request), change)) }
       },
@@ -194,16 +195,6 @@ function which(
   const [, version] = /^\s*(?:W\/)?"(\d{1,9})"\s*$/.exec(given) ?? []
   if (version === undefined) throw refused('If-Match', 'an ETag such as "3"', given)
   return { id, version: Number(version) }
-}
-
-/** A webhook to our own door would come in as the next event, and so on. */
-function refuseLoop(url: string | undefined, host: string | undefined): void {
-  if (url === undefined || host === undefined || !URL.canParse(url)) return
-  const target = new URL(url)
-  const port = target.port || (target.protocol === 'https:' ? '443' : '80')
-  if (`${target.hostname}:${port}` === (host.includes(':') ? host : `${host}:80`).toLowerCase()) {
-    throw refused('url', 'somewhere else than here', url)
-  }
 }
 
 function refused(field: string, expected: string, value: string): PosthornError {
