@@ -10,7 +10,7 @@ export interface Endpoint extends EndpointDefinition {
   readonly probeAt: Date | null
   readonly lastError: string | null
   /** What requests are signed with, sealed, the newest first. */
-  readonly secrets: readonly SealedSecret[]
+  readonly secrets: readonly EndpointSecret[]
 }
 
 export interface EndpointDefinition {
@@ -25,6 +25,14 @@ export interface SealedSecret {
   readonly id: string
   readonly sealed: string
 }
+
+export interface EndpointSecret extends SealedSecret {
+  /** Null: the current one. */
+  readonly expiresAtMs: number | null
+}
+
+/** Every request is signed with each that is good, so there are never more than this. */
+const secretsMax = 5
 
 type Schema = { readonly schema: string }
 
@@ -50,7 +58,7 @@ export async function listSecrets(db: Database, subscription: number): Promise<S
   return rows.map(([id, sealed]) => ({ id, sealed }))
 }
 
-/** Some of all there are, to see whether they can be opened. */
+/** Some of all that are needed, to see whether they can be opened. */
 export async function anySecrets(db: Database, secretsMax: number): Promise<SealedSecret[]> {
   const rows = await db.run<[id: string, sealed: string]>(anyStatement(db), [secretsMax])
   return rows.map(([id, sealed]) => ({ id, sealed }))
@@ -64,7 +72,7 @@ export async function resealSecret(
   await db.run(resealStatement(db), [id, sealed, before])
 }
 
-/** A secret from now on; those before it are good for so much longer, so that receivers can change over. */
+/** A secret from now on; those before it are good for so much longer at most, so that receivers can change over. */
 export async function addSecret(
   tx: Connection,
   db: Schema,
@@ -97,9 +105,16 @@ const writeStatement = defineStatement(
 
 const expireStatement = defineStatement(
   'expire_secrets',
-  `update __schema__.endpoint_secrets
-  set expires_at = __schema__.clock() + $2 * interval '1 ms'
-  where subscription = $1 and expires_at is null`,
+  `with live as (
+    select x.id, row_number() over (order by x.created_at desc) as age
+    from __schema__.endpoint_secrets x
+    where x.subscription = $1 and (x.expires_at is null or x.expires_at > __schema__.clock())
+  )
+  update __schema__.endpoint_secrets x
+  set expires_at = least(x.expires_at,
+    __schema__.clock() + case when l.age < ${secretsMax} then $2::float8 else 0 end * interval '1 ms')
+  from live l
+  where x.id = l.id`,
 )
 
 /** It is a change of the subscriber, and whoever signs hears of it. */
@@ -120,6 +135,7 @@ const anyStatement = defineStatement(
   'any_secrets',
   `select x.id, x.sealed
   from __schema__.endpoint_secrets x
+  join __schema__.subscriptions s on s.no = x.subscription and s.status <> 'deleted'
   where x.expires_at is null or x.expires_at > __schema__.clock()
   order by x.created_at desc
   limit $1`,
@@ -139,7 +155,8 @@ const secretStatement = defineStatement(
 const listStatement = defineStatement(
   'list_endpoints',
   `select e.subscription, e.url, e.headers, e.format, e.rules, e.unreachable, e.suspended_at, e.probe_at, e.last_error,
-    (select json_agg(json_build_object('id', x.id, 'sealed', x.sealed) order by x.created_at desc)
+    (select json_agg(json_build_object('id', x.id, 'sealed', x.sealed,
+       'expiresAtMs', extract(epoch from x.expires_at) * 1000) order by x.created_at desc)
      from __schema__.endpoint_secrets x
      where x.subscription = e.subscription and (x.expires_at is null or x.expires_at > __schema__.clock()))
   from __schema__.endpoints e
@@ -157,5 +174,5 @@ type EndpointRow = [
   suspendedAt: Date | null,
   probeAt: Date | null,
   lastError: string | null,
-  secrets: SealedSecret[] | null,
+  secrets: EndpointSecret[] | null,
 ]

@@ -139,7 +139,10 @@ export class Dispatcher {
   async #attempt(attempt: RunningAttempt): Promise<void> {
     const served = this.#served.get(attempt.delivery.run.subscription)
     if (served === undefined) return attempt.conclude({ outcome: 'held' })
-    const secrets = this.#keys.of(served)
+    const nowMs = databaseNowMs(attempt)
+    // Asked for each time: an overlap ends without anybody changing anything.
+    const good = served.secrets.filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs)
+    const secrets = this.#keys.of({ secrets: good })
     if (secrets.length === 0) {
       const reason = 'No secret of the subscriber can be opened: see POSTHORN_SECRET_KEY'
       return attempt.conclude({ outcome: { kind: 'failed', reason, uncounted: true } })
@@ -150,10 +153,11 @@ export class Dispatcher {
   }
 
   #partsOf(
-    { delivery, held }: RunningAttempt,
+    attempt: RunningAttempt,
     { format, headers }: Served,
     secrets: RequestParts['secrets'],
   ): RequestParts {
+    const { delivery } = attempt
     const { run, event } = delivery
     const key = {
       createdAtMs: event.createdAt.getTime(),
@@ -165,7 +169,7 @@ export class Dispatcher {
       deliveryId: deliveryId(key),
       lane: this.#lanes.of(delivery),
       replay: this.#replays.get(run)?.get(event.id) ?? null,
-      timestamp: Math.floor((held.leasedAtMs + performance.now() - held.leasedAt) / 1000),
+      timestamp: Math.floor(databaseNowMs(attempt) / 1000),
     }
   }
 
@@ -181,4 +185,9 @@ export class Dispatcher {
     const isProbe = this.#probes.has(run)
     await this.#breaker.tell({ subscription: run.subscription, endpoint, isProbe, error })
   }
+}
+
+/** By the clock of the database, as it was at the lease, and the time that has passed since. */
+function databaseNowMs({ held }: RunningAttempt): number {
+  return held.leasedAtMs + performance.now() - held.leasedAt
 }

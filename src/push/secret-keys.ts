@@ -1,6 +1,6 @@
 import { createSecretKey, type KeyObject } from 'node:crypto'
 import type { Vault } from '../dispatch/vault.ts'
-import type { Endpoint, SealedSecret } from '../operations/endpoints.ts'
+import type { SealedSecret } from '../operations/endpoints.ts'
 import { secretBytes } from '../webhooks/signature.ts'
 
 /** What requests are signed with: secrets that were opened once, and not at every request. */
@@ -15,7 +15,7 @@ export class SecretKeys {
   }
 
   /** The newest first; those that cannot be opened are left out. */
-  of({ secrets }: Pick<Endpoint, 'secrets'>): KeyObject[] {
+  of({ secrets }: { secrets: readonly SealedSecret[] }): KeyObject[] {
     return secrets.flatMap((secret) => this.#key(secret) ?? [])
   }
 
