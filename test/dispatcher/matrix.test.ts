@@ -128,6 +128,43 @@ test('headers of a 2xx are enough, whatever the body does', async () => {
   expect(settled).toEqual({ stalling: delivered, cut: delivered })
 })
 
+test('whatever bytes an answer has, it is kept and the delivery is settled', async () => {
+  const server = await openDispatching(servers)
+  const odd = [
+    'null',
+    'NULL',
+    '{}',
+    '","',
+    '{"a":"\\\\"}',
+    '\\u0000',
+    '\u0000',
+    '\ud83d\ude00',
+    '\\',
+    "'",
+    '',
+  ]
+  const bodies = [
+    Buffer.from(Array.from({ length: 256 }, (_, n) => n)),
+    ...odd.map((text) => Buffer.from(text)),
+  ]
+  const urls: [string, string][] = []
+  for (const [place, body] of bodies.entries()) {
+    const head = `HTTP/1.1 200 OK\r\nx-odd: \xff\x80 {"\\ \r\ncontent-length: ${body.length}\r\n\r\n`
+    const { url } = await rawReceiver((socket) =>
+      socket.end(Buffer.concat([Buffer.from(head, 'latin1'), body])),
+    )
+    urls.push([String(place), url])
+  }
+  const settled = await deliverEach(server, urls)
+  expect(Object.values(settled)).toEqual(
+    urls.map(() => ({ became: 'COMPLETED', last: completed(200), letters: [] })),
+  )
+  const { rows } = await server.db.query(
+    `select response->>'bytes' as bytes from ${server.db.schema}.exchanges order by event_id`,
+  )
+  expect(rows.map(({ bytes }) => Number(bytes))).toEqual(bodies.map(({ length }) => length))
+})
+
 test('410 pauses the subscriber, holds the delivery, and costs nothing', async () => {
   const server = await openDispatching(servers)
   let isGone = true

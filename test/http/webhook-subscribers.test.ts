@@ -1,0 +1,213 @@
+import { expect, test } from 'vitest'
+import { verify } from '../../src/webhooks/index.ts'
+import { openDispatching, openInbox, publish, settledTimes, subscribe, until } from '../dispatcher/setup.ts'
+import { type TestServer, useServers } from '../support/http.ts'
+
+const servers = useServers('webhook_subscribers')
+
+/** As the contract has it. */
+const billing = {
+  ...{ name: 'billing', url: 'https://billing.example/hooks', event_types: ['invoice.*'], tags: 'eu' },
+  ...{ filter: { '/payload/paid': true }, ordering_key: '/payload/invoice_id' },
+  ...{ retry_backoff_seconds: [5, 30, 300], timeout_ms: 10000, headers: { 'x-team': 'billing' } },
+  ...{ max_concurrency: 10, rate_per_second: 50, on_exhausted: 'skip', format: 'standard', is_active: true },
+}
+
+test('the subscriber of the contract is answered with its fields, an id and a secret, and works', async () => {
+  const server = await openDispatching(servers)
+  const inbox = await openInbox()
+  const given = { ...billing, url: inbox.url }
+  const { status, json, headers } = await server.call('POST', '/subscribers', given)
+  expect(status).toBe(201)
+  expect(json).toMatchObject({
+    ...given,
+    id: expect.stringMatching(/^[0-9a-f]{8}-[0-9a-f]{4}-7/),
+    secret: expect.stringMatching(/^whsec_[A-Za-z0-9+/]{43}=$/),
+    via: 'webhook',
+    status: 'active',
+    endpoint: { state: 'open', unreachable_in_a_row: 0 },
+  })
+  const { secret, ...shown } = json
+  const got = await server.call('GET', `/subscribers/${json.id}`)
+  expect(got.json).toEqual(shown)
+  expect(got.headers.get('etag')).toBe(headers.get('etag'))
+
+  const invoice = (payload: object, tags = 'eu') => ({ type: 'invoice.paid', tags, payload })
+  await server.call('POST', '/events', invoice({ paid: false, invoice_id: 1 }))
+  await server.call('POST', '/events', invoice({ paid: true, invoice_id: 2 }, 'us'))
+  const { json: event } = await server.call('POST', '/events', invoice({ paid: true, invoice_id: 3 }))
+  const [delivered] = await inbox.count(1)
+  const sent = delivered?.headers as Record<string, string>
+  expect(sent).toMatchObject({
+    ...{ 'posthorn-event-id': String(event.id), 'posthorn-ordering-key': '3', 'x-team': 'billing' },
+  })
+  expect(verify(delivered?.body ?? '', sent, secret)).toBeTruthy()
+  await server.drain()
+  expect(inbox.all).toHaveLength(1)
+})
+
+test('a url and types are enough', async () => {
+  const server = await openDispatching(servers)
+  const { json } = await server.call('POST', '/subscribers', {
+    ...{ url: 'https://billing.example/hooks', event_types: ['invoice.*'] },
+  })
+  expect(json).toMatchObject({
+    ...{ name: expect.stringMatching(/^billing\.example-[0-9a-f]{8}$/), via: 'webhook', format: 'standard' },
+    ...{ retry_backoff_seconds: [5, 30, 300], max_retries: 4, timeout_ms: 10_000, on_exhausted: 'skip' },
+    ...{ tags: null, filter: null, ordering_key: null, headers: {}, outcomes: {}, max_concurrency: null },
+    ...{ rate_per_second: null, is_active: true },
+  })
+  expect(json.lease_seconds).toBeGreaterThanOrEqual((2 * json.timeout_ms) / 1000)
+  for (const missing of ['url', 'event_types']) {
+    const given = { url: 'https://billing.example/hooks', event_types: ['a'], [missing]: undefined }
+    const refused = await server.call('POST', '/subscribers', given)
+    expect(refused.status).toBe(422)
+    expect(refused.text).toContain(missing)
+  }
+})
+
+test('of 64 changes made with the same version one is made', async () => {
+  const server = await openDispatching(servers)
+  const created = await server.call('POST', '/subscribers', billing)
+  const etag = created.headers.get('etag') as string
+  const answers = await Promise.all(
+    Array.from({ length: 64 }, (_, n) =>
+      server.call(
+        'PATCH',
+        `/subscribers/${created.json.id}`,
+        { headers: { 'x-n': String(n) } },
+        { 'if-match': etag },
+      ),
+    ),
+  )
+  const made = answers.filter(({ status }) => status === 200)
+  expect(made).toHaveLength(1)
+  expect(answers.filter(({ status }) => status === 412)).toHaveLength(63)
+  const { json, headers } = await server.call('GET', `/subscribers/${created.json.id}`)
+  expect(json.headers).toEqual(made[0]?.json.headers)
+  expect(headers.get('etag')).toBe(made[0]?.headers.get('etag'))
+})
+
+test('every change asks for the version if one is given, and a refused one changes nothing', async () => {
+  const server = await openDispatching(servers)
+  const { json, headers } = await server.call('POST', '/subscribers', billing)
+  const path = `/subscribers/${json.id}`
+  const old = headers.get('etag') as string
+  await server.call('PATCH', path, { timeout_ms: 9_000 }, { 'if-match': old })
+  const before = await server.call('GET', path)
+  const changes: [string, string, object?][] = [
+    ['PATCH', path, { timeout_ms: 8_000 }],
+    ['POST', `${path}/pause`],
+    ['POST', `${path}/resume`],
+    ['POST', `${path}/rotate-secret`],
+    ['DELETE', path],
+  ]
+  for (const [method, to, body] of changes) {
+    expect((await server.call(method, to, body, { 'if-match': old })).status, to).toBe(412)
+    expect((await server.call(method, to, body, { 'if-match': 'three' })).status, to).toBe(422)
+  }
+  expect((await server.call('GET', path)).json).toEqual(before.json)
+  for (const [method, to, body] of changes) {
+    const etag = (await server.call('GET', path)).headers.get('etag') as string
+    expect((await server.call(method, to, body, { 'if-match': etag })).status, to).toBeLessThan(300)
+  }
+  expect((await server.call('GET', path)).status).toBe(404)
+})
+
+test('a change of url, headers and timeout counts for what waits already', async () => {
+  const server = await openDispatching(servers)
+  const [before, after] = [await openInbox(), await openInbox(() => undefined)]
+  const { id } = await subscribe(server, before.url, { is_active: false })
+  const event = await publish(server)
+  const changed = await server.call('PATCH', `/subscribers/${id}`, {
+    ...{ url: after.url, headers: { 'x-new': 'yes' }, timeout_ms: 150, format: 'raw', is_active: true },
+  })
+  expect(changed.status).toBe(200)
+  const [delivered] = await after.count(1)
+  expect(delivered).toMatchObject({ headers: { 'x-new': 'yes' }, body: '{}' })
+  expect(await settledTimes(server, event, 1)).toMatchObject([
+    { errorClass: 'timeout', reason: 'timeout: No answer within 150 ms' },
+  ])
+  expect(before.all).toEqual([])
+})
+
+test('from a second after a pause nothing is sent, and after a resume all of it is', async () => {
+  const server = await openDispatching(servers)
+  const times: number[] = []
+  const inbox = await openInbox(() => {
+    times.push(performance.now())
+    return 204
+  })
+  const { id } = await subscribe(server, inbox.url, { max_concurrency: 2 })
+  const events = Array.from({ length: 200 }, () => ({ type: 'note.made', payload: {} }))
+  await server.call('POST', '/events/batch', { events })
+  await inbox.count(1)
+  const paused = await server.call('POST', `/subscribers/${id}/pause`)
+  const pausedAt = performance.now()
+  expect(paused.json).toMatchObject({ status: 'paused', is_active: false })
+  await publish(server)
+  await leasedNothing(server)
+  const sent = inbox.all.length
+  expect(sent).toBeLessThan(200)
+  expect(Math.max(...times) - pausedAt).toBeLessThan(1_000)
+  await server.clock.advance(600_000)
+  expect(inbox.all).toHaveLength(sent)
+
+  await server.call('POST', `/subscribers/${id}/resume`)
+  await inbox.count(201)
+  await server.drain()
+  expect(new Set(inbox.all.map(({ headers }) => headers['webhook-id'])).size).toBe(201)
+  expect(inbox.all).toHaveLength(201)
+})
+
+test('what waits for a subscriber that is deleted is cancelled, and stays visible', async () => {
+  const schema = 'deleted'
+  const server = await openDispatching(servers, { hub: { schema } })
+  const inbox = await openInbox()
+  const { id } = await subscribe(server, inbox.url, { is_active: false })
+  const events = [await publish(server), await publish(server, { ordering_key: 'k' })]
+  while (await server.hub.sweep());
+  expect((await server.call('DELETE', `/subscribers/${id}`)).status).toBe(204)
+  expect((await server.call('GET', `/subscribers/${id}`)).status).toBe(404)
+  // One whose upkeep begins now, so that nobody has to wait for the next turn.
+  await openDispatching(servers, { hub: { schema, upkeep: true } })
+  for (const event of events) {
+    const status = async () => (await server.call('GET', `/events/${event}`)).json.status
+    await until(async () => (await status()) === 'CANCELLED', `event ${event}`)
+  }
+  const later = await server.call('POST', '/events', { type: 'note.made', payload: {} })
+  expect(later.json.status).toBe('COMPLETED')
+  expect(inbox.all).toEqual([])
+})
+
+test('a test delivery says how it went, whatever the state of the subscriber, and leaves no trace', async () => {
+  const server = await openDispatching(servers)
+  let status = 200
+  const inbox = await openInbox(() => status)
+  const { id, secret } = await subscribe(server, inbox.url, { is_active: false })
+  const test = async () => (await server.call('POST', `/subscribers/${id}/test`)).json
+  const ok = await test()
+  expect(ok).toMatchObject({ delivered: true, status_code: 200, error_class: null, response: { bytes: 0 } })
+  const [delivered] = inbox.all
+  const headers = delivered?.headers as Record<string, string>
+  expect(headers['webhook-id']).toBe(ok.webhook_id)
+  expect(verify(delivered?.body ?? '', headers, secret)).toBeTruthy()
+  expect(JSON.parse(delivered?.body ?? '')).toMatchObject({ type: 'posthorn.test', data: { test: true } })
+  for (status of [500, 404, 410]) {
+    expect(await test()).toMatchObject({ delivered: false, status_code: status, error_class: null })
+  }
+  await server.call('PATCH', `/subscribers/${id}`, { url: 'http://127.0.0.1:1/' })
+  expect(await test()).toMatchObject({ delivered: false, status_code: null, error_class: 'refused' })
+  const { json } = await server.call('GET', `/subscribers/${id}`)
+  expect(json).toMatchObject({ status: 'paused', endpoint: { unreachable_in_a_row: 0, last_error: null } })
+  expect((await server.call('GET', '/events')).json.total).toBe(0)
+})
+
+async function leasedNothing(server: TestServer): Promise<void> {
+  await until(async () => {
+    const { rows } = await server.db.query(
+      `select count(*)::int as leased from ${server.db.schema}.runs where state = 'leased'`,
+    )
+    return rows[0]?.leased === 0
+  }, 'the end of what is under way')
+}
