@@ -66,8 +66,12 @@ async function report({ published, expected, count, repeats, latenciesMs }) {
   const pickup = await pickupMs()
   const quantiles = (values) =>
     [0.5, 0.99, 1].map((share) => formatNumber(quantile(values, share))).join(', ')
-  console.log(`\n${published} events in ${seconds} s, ${count} of ${expected} webhooks arrived, ${repeats} repeated`)
-  console.log(`pick-up p50, p99, max: ${quantiles(pickup)} ms; published → arrived: ${quantiles(latenciesMs)} ms`)
+  console.log(
+    `\n${published} events in ${seconds} s, ${count} of ${expected} webhooks arrived, ${repeats} repeated`,
+  )
+  console.log(
+    `pick-up p50, p99, max: ${quantiles(pickup)} ms; published → arrived: ${quantiles(latenciesMs)} ms`,
+  )
   if (count !== expected) throw new Error(`${expected - count} webhooks were lost`)
   verdict({ title: 'Load', what: 'p99 pick-up / 100 ms', ratios: [quantile(pickup, 0.99) / 100], atMost: 1 })
 }

@@ -62,7 +62,8 @@ export class Push {
   /** What it sends, it leases and settles like everybody. */
   connect(runner: Runner, source: Pick<Source, 'lease'>): void {
     const { db, vault, batchSize, dispatcher, observe } = this.#options
-    if (!dispatcher) return
+    // Without a key nothing can be signed: then others send, and this process has handlers, say.
+    if (!dispatcher || !vault.isReady) return
     this.#dispatcher = new Dispatcher({ db, vault, batchSize, observe, sender: this.#sender, runner, source })
   }
 

@@ -9,6 +9,8 @@ import { type TestServer, useServers } from '../support/http.ts'
 const servers = useServers('admin_log')
 const adminKey = 'the key that starts a container'
 const work = { title: 'Work', tags: 'a', payload: null }
+/** Nothing is sent, only registered. */
+const hub = { secretKey: Buffer.alloc(32, 5).toString('base64'), dispatcher: false }
 const nobody = '00000000-0000-7000-8000-000000000000'
 
 /** What there is to be managed. */
@@ -16,6 +18,12 @@ interface Stock {
   readonly eventId: number
   readonly subscriberId: string
   readonly replayId: string
+  readonly webhookId: string
+  /** Waits for its first attempt. */
+  readonly waitingId: string
+  /** Waits for its next one. */
+  readonly failedId: string
+  readonly deadLetterId: string
 }
 
 interface Managing {
@@ -31,6 +39,7 @@ interface Managing {
 
 const onEvent = { target: ({ eventId }: Stock) => String(eventId) }
 const onSubscriber = { target: () => 'billing' }
+const onLane = { target: () => 'billing/k 1', details: {} }
 
 /** By the name of the route. */
 const managing: Record<string, Managing> = {
@@ -84,6 +93,50 @@ const managing: Record<string, Managing> = {
     ...{ method: 'DELETE', action: 'replay.abort', target: ({ replayId }: Stock) => replayId, details: {} },
     missing: `/replays/${nobody}`,
   },
+  rotateSecret: {
+    path: ({ webhookId }) => `/subscribers/${webhookId}/rotate-secret`,
+    ...{ body: { overlap_seconds: 60 }, action: 'subscriber.rotate_secret', target: () => 'hooks' },
+    ...{ details: { overlap_seconds: 60 }, missing: `/subscribers/${nobody}/rotate-secret` },
+  },
+  testSubscriber: {
+    path: ({ webhookId }) => `/subscribers/${webhookId}/test`,
+    ...{ action: 'subscriber.test', target: () => 'hooks', details: {} },
+    missing: `/subscribers/${nobody}/test`,
+  },
+  retryDelivery: {
+    path: ({ failedId }) => `/deliveries/${failedId}/retry`,
+    ...{ action: 'delivery.retry', target: ({ failedId }: Stock) => failedId, details: {} },
+    missing: `/deliveries/${nobody}/retry`,
+  },
+  buryDelivery: {
+    path: ({ waitingId }) => `/deliveries/${waitingId}/bury`,
+    ...{ body: { reason: 'spam' }, action: 'delivery.bury', target: ({ waitingId }: Stock) => waitingId },
+    ...{ details: { reason: 'spam' }, missing: `/deliveries/${nobody}/bury` },
+  },
+  retryDeadLetter: {
+    path: ({ deadLetterId }) => `/dlq/${deadLetterId}/retry`,
+    ...{ action: 'dlq.retry', target: ({ deadLetterId }: Stock) => deadLetterId, details: {} },
+    missing: `/dlq/${nobody}/retry`,
+  },
+  retryDeadLetters: {
+    path: () => '/dlq/retry',
+    ...{ body: { event_type: 'invoice.lost' }, action: 'dlq.retry', target: () => 'all that match' },
+    details: { event_type: 'invoice.lost' },
+  },
+  discardDeadLetter: {
+    path: ({ deadLetterId }) => `/dlq/${deadLetterId}`,
+    ...{ method: 'DELETE', action: 'dlq.discard', target: ({ deadLetterId }: Stock) => deadLetterId },
+    ...{ details: { event_id: expect.any(Number), subscriber: 'billing' }, missing: `/dlq/${nobody}` },
+  },
+  ...Object.fromEntries(
+    (['retry', 'skip', 'discard'] as const).map((verb) => [
+      `${verb}Lane`,
+      {
+        path: ({ subscriberId }: Stock) => `/subscribers/${subscriberId}/lanes/k%201/${verb}`,
+        ...{ action: `lane.${verb}`, ...onLane, missing: `/subscribers/${nobody}/lanes/k/${verb}` },
+      },
+    ]),
+  ),
   resumeSubscriber: {
     path: ({ subscriberId }) => `/subscribers/${subscriberId}/resume`,
     ...{
@@ -97,10 +150,27 @@ const managing: Record<string, Managing> = {
 
 async function stock(server: TestServer, headers: Record<string, string>): Promise<Stock> {
   const { json: event } = await server.call('POST', '/events', work, headers)
-  const billing = { name: 'billing', via: 'pull', event_types: ['invoice.*'] }
+  const billing = { name: 'billing', via: 'pull', event_types: ['invoice.*'], on_exhausted: 'block' }
   const { json: subscriber } = await server.call('POST', '/subscribers', billing, headers)
+  const hooks = { name: 'hooks', url: 'https://hooks.invalid/', event_types: ['hook.*'] }
+  const { json: webhook } = await server.call('POST', '/subscribers', hooks, headers)
   const { replay } = await server.hub.replay('billing', { eventType: 'invoice.*' })
-  return { eventId: event.id, subscriberId: subscriber.id, replayId: replay.id }
+  const owe = async (more: object) => {
+    const { id } = await server.hub.publish({ type: 'invoice.paid', payload: 1, ...more })
+    const { deliveries } = await server.hub.deliveries.list({ eventId: id })
+    return (deliveries[0] as { id: string }).id
+  }
+  const failedId = await owe({})
+  const path = '/events/subscribe?subscription=billing&worker_id=w'
+  const { json: leased } = await server.call('GET', path, undefined, headers)
+  await server.call('POST', `/events/${leased.id}/fail`, { worker_id: 'w', error_message: 'no' }, headers)
+  await server.hub.deliveries.bury(await owe({ type: 'invoice.lost' }), { reason: 'lost', by: 'test' })
+  const deadLetterId = (await server.hub.deadLetters()).deadLetters[0]?.id as string
+  await server.hub.deliveries.bury(await owe({ orderingKey: 'k 1' }), { reason: 'stuck', by: 'test' })
+  return {
+    ...{ eventId: event.id, subscriberId: subscriber.id, replayId: replay.id, webhookId: webhook.id },
+    ...{ failedId, waitingId: await owe({}), deadLetterId },
+  }
 }
 
 const withKey = (text: string) => ({ authorization: `Bearer ${text}` })
@@ -118,7 +188,7 @@ test('the table of this test has every route that manages', async () => {
 })
 
 test.each(Object.entries(managing))('%s writes who did what to what, and from where', async (_, one) => {
-  const server = await servers.open({ adminKey })
+  const server = await servers.open({ adminKey, hub })
   const made = await stock(server, withKey(adminKey))
   const { id: actor, text } = await createKey(server.db, { name: 'ops', scopes: ['manage'], actor: 'test' })
   const before = await lastId(server)
@@ -133,7 +203,7 @@ test.each(Object.entries(managing))('%s writes who did what to what, and from wh
 })
 
 test.each(Object.entries(managing))('%s writes nothing when it is refused', async (_, one) => {
-  const server = await servers.open({ adminKey })
+  const server = await servers.open({ adminKey, hub })
   const made = await stock(server, withKey(adminKey))
   const { text } = await createKey(server.db, {
     ...{ name: 'reader', scopes: ['read', 'publish', 'consume'], actor: 'test' },
@@ -153,12 +223,18 @@ test.each(Object.entries(managing))('%s writes nothing when it is refused', asyn
 })
 
 test('without keys it was somebody on this machine, and the key of the environment is called admin', async () => {
-  const open = await servers.open()
+  const open = await servers.open({ hub })
   await stock(open, {})
-  expect(await listActions(open.db)).toMatchObject([{ actor: 'local', remote: '127.0.0.1' }])
-  const closed = await servers.open({ adminKey })
+  expect(await listActions(open.db)).toMatchObject([
+    { actor: 'local', remote: '127.0.0.1' },
+    { actor: 'local', remote: '127.0.0.1' },
+  ])
+  const closed = await servers.open({ adminKey, hub })
   await stock(closed, withKey(adminKey))
-  expect(await listActions(closed.db)).toMatchObject([{ actor: 'admin', action: 'subscriber.create' }])
+  expect(await listActions(closed.db)).toMatchObject([
+    { actor: 'admin', action: 'subscriber.create' },
+    { actor: 'admin', action: 'subscriber.create' },
+  ])
 })
 
 test('publishing, consuming and reading write nothing', async () => {
