@@ -13,13 +13,16 @@ let worlds = 0
  * One schema, one history file, and the processes that work on them. The hub of the world itself publishes
  * and looks; it handles nothing.
  */
-export async function openWorld({ connection, name }) {
+export async function openWorld({ connection, name, options = {} }) {
   const schema = `crash_${name}_${process.pid}_${++worlds}`.replaceAll('-', '_')
   const directory = mkdtempSync(join(tmpdir(), 'posthorn-crash-'))
   const path = join(directory, 'history.jsonl')
   const pool = new pg.Pool({ ...connection, max: 40 })
   pool.on('error', () => undefined) // a database that is killed on purpose
-  const hub = await createPosthorn({ database: connection, schema, log: false, upkeep: false })
+  const hub = await createPosthorn({
+    ...{ database: connection, schema, log: false, upkeep: false },
+    ...options,
+  })
   const processes = new Set()
   let started = 0
 
