@@ -2,5 +2,5 @@
 import { run } from '../test/crash/scenarios/webhooks.js'
 import { runChaos } from './run.js'
 
-const vital = ['killsThatHitARequest', 'rolls', 'lanesOfSeveralProcesses', 'repeats', 'skips', 'deadLetters']
+const vital = ['killsThatHitARequest', 'stops', 'lanesOfSeveralProcesses', 'repeats', 'skips', 'deadLetters']
 await runChaos(run, vital, { secs: 120 })

@@ -19,6 +19,7 @@ const leaseMs = 2_000
 const maxConcurrency = 8
 /** However slow the machine: fewer would show nothing. */
 const killsMin = 2
+const killsMax = 1_000
 const behaviour = { failShare: 0.3, hangShare: 0.05, msMax: 40 }
 
 /** @type {import('../support/scenario.js').Scenario} */
@@ -34,12 +35,16 @@ export async function run({ connection, seed, secs, subscribersMax = 8, keys = 6
     for (const [place, name] of subscribers.entries()) {
       await receiver.subscribe(name, place % 2 === 0 ? policy : { ...policy, maxConcurrency })
     }
-    const start = () => world.startWorker({ handlers: [], hub: options, stop: { graceMs: 10_000 } })
-    const dispatchers = await Promise.all(Array.from({ length: dispatchersMax }, start))
+    // Half of them give their requests time to end when they are told to stop, the others none.
+    const graceMs = (no) => (no % 2 === 0 ? 10_000 : 0)
+    const start = (no) => world.startWorker({ handlers: [], hub: options, stop: { graceMs: graceMs(no) } })
+    const dispatchers = await Promise.all(Array.from({ length: dispatchersMax }, (_, no) => start(no)))
     const endsAt = monotonicUs() + secs * 1e6
     const load = { type, random: createRandom(seed + 1), keys, keyed: 0.95, pauseMs }
-    const publishing = publishUntil(endsAt, world, load)
+    let isHarmed = false
+    const publishing = publishUntil(() => isHarmed, world, load)
     const harm = await doHarm(world, { endsAt, dispatchers, start, random: createRandom(seed) })
+    isHarmed = true
     const published = await publishing
     await world.untilEmpty(20_000)
     const exits = await Promise.all(dispatchers.map((dispatcher) => dispatcher.stop()))
@@ -53,27 +58,31 @@ export async function run({ connection, seed, secs, subscribersMax = 8, keys = 6
 
 /** Kills one after the other, and now and then replaces one that is told to stop. */
 async function doHarm(world, { endsAt, dispatchers, start, random }) {
-  const harm = { kills: [], rolls: 0, exits: [], violations: [] }
-  while (monotonicUs() < endsAt || harm.kills.length < killsMin || harm.rolls === 0) {
+  const harm = { kills: [], stops: [], exits: [], violations: [] }
+  let started = dispatchersMax
+  const isEnough = () =>
+    harm.stops.length > 0 && harm.kills.length >= killsMin && countHits(world, harm.kills) > 0
+  while (harm.kills.length < killsMax && (monotonicUs() < endsAt || !isEnough())) {
     await delay(random.integer(500, 1_500))
     const at = random.integer(0, dispatchersMax - 1)
     const dispatcher = dispatchers[at]
     await world.untilHolding(dispatcher.name)
-    if (harm.kills.length <= harm.rolls * 2) {
+    if (harm.kills.length <= harm.stops.length * 2) {
       harm.kills.push(await dispatcher.kill())
-      dispatchers[at] = await start()
+      dispatchers[at] = await start(started++)
       continue
     }
-    dispatchers[at] = await start()
+    dispatchers[at] = await start(started++)
+    const from = monotonicUs()
     harm.exits.push(await dispatcher.stop())
-    harm.rolls++
+    harm.stops.push({ from, to: monotonicUs() })
     const left = await world.heldBy(dispatcher.name)
-    if (left > 0) harm.violations.push(`roll ${harm.rolls} left ${left} deliveries leased`)
+    if (left > 0) harm.violations.push(`stop ${harm.stops.length} left ${left} deliveries leased`)
   }
   return harm
 }
 
-async function report(world, { kills, rolls, violations, exits, published, subscribers }) {
+async function report(world, { kills, stops, violations, exits, published, subscribers }) {
   const history = world.history()
   const requests = requestsOf(history)
   const leases = await judgeLeases(world)
@@ -94,8 +103,8 @@ async function report(world, { kills, rolls, violations, exits, published, subsc
       ).size,
       lanesOfSeveralProcesses: countShared(history, published),
       kills: kills.length,
-      killsThatHitARequest: kills.filter((at) => requests.some((request) => wasCutOff(request, at))).length,
-      rolls,
+      killsThatHitARequest: countHits(world, kills),
+      stops: stops.length,
       requests: requests.length,
       ...{ delivered: of('delivered'), failed: of('failed'), closed: of('closed') },
       repeats: requests.filter(({ verdict }) => verdict === 'repeat').length,
@@ -111,6 +120,11 @@ async function report(world, { kills, rolls, violations, exits, published, subsc
       ...leases.violations,
     ],
   }
+}
+
+function countHits(world, kills) {
+  const requests = requestsOf(world.history())
+  return kills.filter((at) => requests.some((request) => wasCutOff(request, at))).length
 }
 
 /** It had come before the kill and was closed by it, long before anybody would have lost patience. */
@@ -152,7 +166,7 @@ function countShared(history, published) {
   const keys = new Map(published.map(({ id, key }) => [id, key]))
   const pids = new Map()
   for (const { kind, subscription, id, pid } of history) {
-    if (kind !== 'settled') continue
+    if (kind !== 'settled' || keys.get(id) === null) continue
     const lane = `${subscription} ${keys.get(id)}`
     pids.set(lane, (pids.get(lane) ?? new Set()).add(pid))
   }
