@@ -33,7 +33,7 @@ export async function run({ connection, seed, events = 10_000, keys = 50 }) {
     const [first, second] = await Promise.all([start(), start()])
     const published = await publishAll(world, { events, keys, random: createRandom(seed) })
     await untilSuspended(world, clock)
-    await untilProbed(world, clock)
+    const waits = await untilProbed(world, clock)
     await second.kill()
     const third = await start()
     const refused = await countRefused(world)
@@ -42,7 +42,7 @@ export async function run({ connection, seed, events = 10_000, keys = 50 }) {
     await world.untilEmpty(20_000)
     const exits = await Promise.all([first.stop(), third.stop()])
     await receiver.stop()
-    return await report(world, { published, refused, exits, outageMs: clock.movedMs })
+    return await report(world, { published, refused, exits, waits, outageMs: clock.movedMs })
   } finally {
     await stopSweeping()
     await world.close()
@@ -87,22 +87,26 @@ async function untilSuspended(world, clock) {
   })
 }
 
-/** Time passes until so many probes have failed: it is moved to when each is due, and then they have time. */
+/**
+ * Time passes until so many probes have failed: it is moved to when each is due, and then they have time.
+ * @returns {Promise<number[]>} how long it was waited after each
+ */
 async function untilProbed(world, clock) {
-  let movedFor = -1
+  const waits = []
   await until(world, async () => {
-    const { probes, probeInMs } = await readEndpoint(world)
-    if (probes > movedFor && probes < probesMin) {
-      movedFor = probes
-      await clock.advance(probeInMs)
-    }
+    const { probes, probeInMs, waitMs } = await readEndpoint(world)
+    if (probes < waits.length) return false
+    waits.push(waitMs)
+    if (probes < probesMin) await clock.advance(probeInMs)
     return probes >= probesMin
   })
+  return waits
 }
 
 async function readEndpoint(world) {
   const [row] = await world.query(`
     select s.status, e.probes, extract(epoch from e.probe_at - __schema__.clock())::float8 * 1000 as "probeInMs",
+      extract(epoch from e.probe_at - e.last_error_at)::float8 * 1000 as "waitMs",
       (select count(*) from __schema__.runs r where r.state = 'leased')::int as leased,
       (select count(*) from __schema__.runs r where r.state = 'ready')::int as ready
     from __schema__.endpoints e
@@ -126,7 +130,7 @@ async function countRefused(world) {
   return row.refused
 }
 
-async function report(world, { published, refused, exits, outageMs }) {
+async function report(world, { published, refused, exits, waits, outageMs }) {
   const history = world.history()
   const requests = requestsOf(history)
   const ramp = judgeRamp(history)
@@ -148,6 +152,7 @@ async function report(world, { published, refused, exits, outageMs }) {
         ? []
         : [`${requests.length} requests for ${published.length}`]),
       ...ramp.violations,
+      ...judgeWaits(waits),
       ...(await judgeAudit(world, published.length)),
     ],
   }
@@ -169,6 +174,14 @@ function judgeRamp(history) {
     if (underWay > allowed) violations.push(`herd: ${underWay} at once, where ${allowed} may`)
   }
   return { mostAtOnce, violations: violations.slice(0, 5) }
+}
+
+/** Twice as long after each probe that failed, and up to a tenth more. What had still been under way may fail later than the first. */
+function judgeWaits(waits) {
+  return waits.flatMap((ms, probes) => {
+    const [least, most] = [5_000 * 2 ** probes, 5_500 * 2 ** probes]
+    return ms <= most && (ms >= least || probes === 0) ? [] : [`the wait after probe ${probes} was ${ms} ms`]
+  })
 }
 
 /** Nothing was charged and nothing given up. */
