@@ -27,6 +27,11 @@ export interface RunnerObserver {
 /** Attempts not yet settled, over all shares: beyond this nothing new begins, so a slow database slows us. */
 const unsettledMax = 10_000
 const troubleDelayMsMax = 2_000
+/**
+ * How long a suspect that waits elsewhere keeps the others waiting: until it begins, and from then on. An endpoint that
+ * hangs would hold up all others, and what is sent has done to this process what it could.
+ */
+const suspenseMs = { queued: 1_000, begun: 200 }
 /** How long a stop tries to hand back what did not end: after that the leases simply run out. */
 const abandonMs = 10_000
 
@@ -258,6 +263,8 @@ export class Runner {
       underWay: 0,
       cancelled: [],
       goesBack: false,
+      isSuspect: run.suspect,
+      suspectUntil: suspectUntil(share, suspenseMs.queued),
     }
     this.#held.add(held)
     if (run.suspect) this.#suspects++
@@ -313,6 +320,7 @@ export class Runner {
       return []
     })
     if (attempt.over) return
+    attempt.held.suspectUntil = suspectUntil(attempt.share, suspenseMs.begun)
     if (held.some(({ unknown }) => unknown === undefined)) return this.#run(attempt)
     this.#end(attempt)
     this.#settler.add(attempt, { kind: 'release' })
@@ -335,7 +343,7 @@ export class Runner {
   #moved(attempt: RunningAttempt, run: LeasedRun): void {
     if (attempt.over) return
     const before = attempt.held
-    attempt.held = { ...before, run, lane: false, waiting: [], underWay: 1 }
+    attempt.held = { ...before, run, lane: false, waiting: [], underWay: 1, isSuspect: run.suspect }
     attempt.delivery.run = run
     this.#held.add(attempt.held)
     before.underWay--
@@ -404,7 +412,7 @@ export class Runner {
 
   #forget(held: HeldRun): void {
     if (!this.#held.delete(held)) return
-    if (held.run.suspect) this.#suspects--
+    this.#acquit(held)
     if (held.goesBack) void this.#handBack([held.run])
     const share = this.#shareOf(held)
     this.#letGo(share)
@@ -413,6 +421,13 @@ export class Runner {
     if (limited || (unblocks && this.#unsettled === 0)) this.#wakeup.wake()
     else if (unblocks) this.#wakeup.wakeSoon()
     else this.#wakeup.slotFree()
+  }
+
+  /** Other suspects need not wait for it any more. */
+  #acquit(held: HeldRun): void {
+    if (!held.isSuspect) return
+    held.isSuspect = false
+    this.#suspects--
   }
 
   /** The lease is gone: what has not begun is somebody else's now, what has begun is told to stop. */
@@ -434,6 +449,11 @@ export class Runner {
     for (const attempt of this.#attempts) {
       const { timeLimitMs } = attempt.share
       if (timeLimitMs !== null && now - attempt.startedAt > timeLimitMs) this.#timeOut(attempt, timeLimitMs)
+    }
+    for (const held of this.#held) {
+      if (!held.isSuspect || now < held.suspectUntil) continue
+      this.#acquit(held)
+      this.#wakeup.wake()
     }
     void this.#keeper.beat(now)
   }
@@ -468,6 +488,10 @@ export class Runner {
     }
     await this.#untilSettled(abandonMs)
   }
+}
+
+function suspectUntil({ waitsElsewhere }: Share, ms: number): number {
+  return waitsElsewhere ? performance.now() + ms : Number.POSITIVE_INFINITY
 }
 
 function partition<T>(all: readonly T[], isFirst: (one: T) => boolean): [first: T[], second: T[]] {

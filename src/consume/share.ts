@@ -25,6 +25,9 @@ export interface HeldRun {
   cancelled: readonly number[]
   /** What is left of it goes back when nothing of it is under way any more. */
   goesBack: boolean
+  /** It may have ended a process, and other suspects wait for it, until then at most. Monotonic. */
+  isSuspect: boolean
+  suspectUntil: number
 }
 
 /** Makes an attempt: a handler, or what takes its place. */
@@ -118,6 +121,11 @@ export class Share {
   get timeLimitMs(): number | null {
     const { via, timeoutMs } = this.subscription
     return via === 'webhook' && timeoutMs !== null ? timeoutMs + senderGraceMs : timeoutMs
+  }
+
+  /** Its attempts wait for an answer from elsewhere, for as long as that takes. */
+  get waitsElsewhere(): boolean {
+    return this.subscription.via === 'webhook'
   }
 
   /** A settlement may let others with the same concurrency key go ahead. */
