@@ -20,7 +20,7 @@ const maxConcurrency = 8
 /** However slow the machine: fewer would show nothing. */
 const killsMin = 2
 const killsMax = 1_000
-const behaviour = { failShare: 0.3, hangShare: 0.05, msMax: 40 }
+const behaviour = { failShare: 0.3, hangShare: 0.05, msMax: 120 }
 
 /** @type {import('../support/scenario.js').Scenario} */
 export async function run({ connection, seed, secs, subscribersMax = 8, keys = 64, pauseMs = 60 }) {
