@@ -67,11 +67,6 @@ test.each<[what: string, records: object[], facts?: object]>([
     history({ n: 1 }, { n: 2 }, { n: 2 }, { n: 3 }),
     { unheard: new Set(['s 2 1']) },
   ],
-  [
-    'with a repeat of what was answered while its sender was stopping',
-    history({ n: 1 }, { n: 2 }, { n: 2 }, { n: 3 }),
-    { stops: [{ from: 240, to: 260 }] },
-  ],
 ])('a lane is found good: %s', (_, records, facts) => {
   expect(verdict(records, facts)).toEqual([])
 })

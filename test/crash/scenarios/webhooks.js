@@ -88,13 +88,8 @@ async function report(world, { kills, stops, violations, exits, published, subsc
   const leases = await judgeLeases(world)
   const dead = await deadLetters(world)
   const of = (outcome) => requests.filter((request) => request.outcome === outcome).length
-  const facts = {
-    published,
-    subscribers,
-    dead,
-    expiries: leases.expiries,
-    unheard: await unheardAnswers(world),
-  }
+  const expiries = [...leases.expiries, ...handedBack(history, stops)]
+  const facts = { published, subscribers, dead, expiries, unheard: await unheardAnswers(world) }
   return {
     counts: {
       published: published.length,
@@ -151,13 +146,26 @@ async function deadLetters(world) {
   return new Set(rows.map(({ name, event_id: id }) => `${name} ${id}`))
 }
 
-/** A receiver that is starved may answer who has just given up. */
+/** What was on its way when its dispatcher was told to stop at once: an answer may just have been given. */
+function handedBack(history, stops) {
+  return history
+    .filter(({ kind, settlement }) => kind === 'settled' && settlement === 'release')
+    .filter(({ at }) => stops.some(({ from, to }) => from <= at && at <= to))
+    .map(({ subscription, id, at }) => ({ delivery: `${subscription} ${id}`, at }))
+}
+
+/** A receiver that is starved may answer who has just given up; and who dies may have had its last attempt. */
 async function unheardAnswers(world) {
   const rows = await world.query(`
     select s.name, x.event_id, x.attempt
     from __schema__.exchanges x
     join __schema__.subscriptions s on s.no = x.subscription
-    where x.error_class = 'timeout'`)
+    where x.error_class = 'timeout'
+    union all
+    select s.name, d.event_id, d.attempts
+    from __schema__.dead_letters d
+    join __schema__.subscriptions s on s.no = d.subscription
+    where d.reason = 'the lease expired'`)
   return new Set(rows.map(({ name, event_id: id, attempt }) => `${name} ${id} ${attempt}`))
 }
 

@@ -16,9 +16,8 @@
  * @property {{ id: number, key: string | null }[]} published in the order of every lane, all of them acknowledged
  * @property {string[]} subscribers that each of them is owed to
  * @property {Set<string>} [dead] dead letters, as `subscriber event`
- * @property {{ delivery: string, at: number }[]} [expiries] leases that have ended by the clock: see leases.js
- * @property {{ from: number, to: number }[]} [stops] when senders were told to stop, and when they had: what is answered
- *   meanwhile may find that nobody waits any more
+ * @property {{ delivery: string, at: number }[]} [expiries] leases that have ended by the clock (see leases.js), or were
+ *   handed back by a sender that was told to stop
  * @property {Set<string>} [unheard] attempts whose answer came too late for who waited, as `subscriber event attempt`
  */
 
@@ -140,7 +139,7 @@ function findDisorder(requests, excuses) {
   for (const request of requests) {
     const { sequence } = request.lane
     const lastSequence = last?.lane.sequence ?? 0
-    const name = `${laneOf(request)}: ${sequence} after ${lastSequence}`
+    const name = `${laneOf(request)}: ${sequence} (event ${request.eventId}) after ${lastSequence}`
     if (sequence < lastSequence) {
       found.push(`out of order: ${name}`)
       continue
@@ -175,16 +174,15 @@ function findGaps(request, last, excuses) {
 }
 
 /** It was delivered, and whoever sent it has lived to say so. */
-function isTaken(request, next, { expiriesOf, unheard, stops }) {
-  const { outcome, endedAt } = request
-  if (outcome !== 'delivered' || stops.some(({ from, to }) => from <= endedAt && endedAt <= to)) return false
+function isTaken(request, next, { expiriesOf, unheard }) {
+  if (request.outcome !== 'delivered') return false
   const name = deliveryOf(request)
   if (unheard.has(`${name} ${request.attempt}`)) return false
   return !(expiriesOf.get(name) ?? []).some((at) => at > request.at && at < next.at)
 }
 
-function excusesOf({ expiries = [], unheard = new Set(), stops = [] }) {
+function excusesOf({ expiries = [], unheard = new Set() }) {
   const expiriesOf = new Map()
   for (const { delivery, at } of expiries) expiriesOf.set(delivery, [...(expiriesOf.get(delivery) ?? []), at])
-  return { expiriesOf, unheard, stops }
+  return { expiriesOf, unheard }
 }
