@@ -17,6 +17,7 @@ create table __schema__.endpoints (
   -- under way while it recovers (subscriptions.ramp).
   unreachable int not null default 0,      -- failures in a row to reach it at all
   suspended_at timestamptz,
+  resumes_as text,                         -- what it was before: active or draining
   probe_at timestamptz,                    -- when it is tried next, by one of them
   probes int not null default 0,           -- those that failed since it was suspended
   last_error text,

@@ -71,7 +71,7 @@ export function observePush(hooks: () => Hooks): PushObserver {
     changed: ({ name, before, status, error }) => {
       const { alerts, log } = hooks()
       log.warn({ subscription: name, before, status, error }, 'The state of an endpoint changed')
-      if (status === 'active') return
+      if (status !== 'suspended' && status !== 'paused') return
       alerts.raise({
         kind: `posthorn.subscription.${status}`,
         subscription: name,

@@ -162,7 +162,10 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     this.#presence = presenceLoop({
       ...{ db, trouble, workerId: config.workerId },
       handled: () => roster.handled,
-      also: () => roster.refresh().then(() => pull.tellWorkers()),
+      also: () => {
+        this.#refresher.soon()
+        return pull.tellWorkers()
+      },
     })
   }
 

@@ -24,8 +24,10 @@ export interface RunnerObserver {
   trouble(error: unknown, doing: string): void
 }
 
-/** Attempts not yet settled, over all shares: beyond this nothing new begins, so a slow database slows us. */
+/** Attempts that have ended and are not yet settled: beyond this nothing new begins, so a slow database slows us. */
 const unsettledMax = 10_000
+/** Payloads that may be fetched at once, over all shares. */
+const charsMax = 256 * 2 ** 20
 const troubleDelayMsMax = 2_000
 /**
  * How long a suspect that waits elsewhere keeps the others waiting: until it begins, and from then on. An endpoint that
@@ -208,11 +210,13 @@ export class Runner {
   refresh(subscription: Subscription, concurrency?: number): void {
     const share = this.#shares.get(subscription.no)
     if (share === undefined) return
-    const wasHeld = share.isHeld
+    const { isHeld: wasHeld, limited: wasLimited } = share
     share.subscription = subscription
     share.concurrency = concurrency ?? share.concurrency
-    if (share.isHeld && !wasHeld) this.#giveUp(share)
-    else if (wasHeld && !share.isHeld) this.wake()
+    // What was leased without a limit would not keep to it.
+    const isStricter = (share.isHeld && !wasHeld) || (share.limited && !wasLimited)
+    if (isStricter) this.#giveUp(share)
+    if (wasHeld && !share.isHeld) this.wake()
   }
 
   /** A subscription is gone: nothing more begins, what is under way ends. */
@@ -272,8 +276,9 @@ export class Runner {
   }
 
   #wants(now: number) {
-    if (this.#unsettled >= unsettledMax) return []
-    return [...this.#shares.values()].flatMap((share) => share.want(now, this.#suspects === 0) ?? [])
+    if (this.#isBehind) return []
+    const wanting = { now, suspects: this.#suspects === 0, charsMax: charsMax / this.#shares.size }
+    return [...this.#shares.values()].flatMap((share) => share.want(wanting) ?? [])
   }
 
   async #peek(): Promise<boolean> {
@@ -281,11 +286,16 @@ export class Runner {
     return this.#source.peek([...this.#shares.keys()])
   }
 
+  /** More has ended than can be settled. What still runs does not count: slow endpoints must not slow the others. */
+  get #isBehind(): boolean {
+    return this.#unsettled - this.#attempts.size >= unsettledMax
+  }
+
   /** Begins whatever may begin. */
   #pump(): void {
     if (this.#state !== 'running') return
     for (const share of this.#shares.values()) {
-      while (this.#unsettled < unsettledMax) {
+      while (!this.#isBehind) {
         const next = share.next()
         if (next === undefined) break
         this.#begin(share, next.held, next.delivery)

@@ -34,6 +34,13 @@ export interface HeldRun {
 export type MakeAttempt = (event: StoredEvent, attempt: RunningAttempt) => unknown
 
 const senderGraceMs = 5_000
+export interface Wanting {
+  readonly now: number
+  readonly suspects: boolean
+  /** This share's part of what may be fetched. */
+  readonly charsMax: number
+}
+
 /** How many seconds of work to hold in advance. */
 const prefetchSeconds = 0.25
 const prefetchMax = 4_000
@@ -87,14 +94,14 @@ export class Share {
   }
 
   /** What to ask for, or undefined while there is enough in hand. */
-  want(now: number, suspects: boolean): Want | undefined {
+  want({ now, suspects, charsMax }: Wanting): Want | undefined {
     if (this.isHeld) return undefined
     const limited = this.limited
     const target = limited ? this.concurrency - this.active : this.#prefetch(now)
     this.#lowWater = target / 2
     if (this.#heads > this.#lowWater || this.#heads >= target) return undefined
     const heads = target - this.#heads
-    const eventsMax = limited ? heads : this.#eventsMax(heads)
+    const eventsMax = limited ? heads : this.#eventsMax(heads, charsMax)
     return {
       subscription: this.subscription.no,
       eventsMax,
@@ -186,8 +193,8 @@ export class Share {
     this.#finished++
   }
 
-  #eventsMax(heads: number): number {
-    const fitting = Math.ceil(wantCharsMax / (this.#charsPerDelivery + 1))
+  #eventsMax(heads: number, charsMax: number): number {
+    const fitting = Math.ceil(Math.min(wantCharsMax, charsMax) / (this.#charsPerDelivery + 1))
     return Math.min(Math.ceil(heads * this.#deliveriesPerHead), this.#batchMax, fitting)
   }
 

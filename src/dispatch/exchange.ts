@@ -91,7 +91,8 @@ export class Exchange implements Dispatcher.DispatchHandler {
       if (this.#informational > informationalMax) this.#end(new SendError('protocol', 'Too many 1xx answers'))
       return
     }
-    const joined: Record<string, string> = {}
+    // Without a prototype: a header may be called __proto__.
+    const joined: Record<string, string> = Object.create(null)
     let chars = 0
     for (const name in headers) {
       const value = headers[name] ?? ''

@@ -45,8 +45,9 @@ export function toDialError(thrown: unknown, phase: 'connect' | 'tls'): SendErro
   if (thrown instanceof SendError) return thrown
   const { code, message } = tellTale(thrown)
   const found = classOf(code, message)
-  const isTimeout = found === 'timeout'
-  const errorClass = isTimeout ? 'connect_timeout' : phase === 'tls' && found === 'ours' ? 'tls' : found
+  // Whatever keeps a connection from being made, the endpoint cannot be reached.
+  const unknown = phase === 'tls' ? 'tls' : 'refused'
+  const errorClass = found === 'timeout' ? 'connect_timeout' : found === 'ours' ? unknown : found
   return new SendError(errorClass, message.slice(0, messageCharsMax), { cause: thrown })
 }
 

@@ -13,7 +13,7 @@ const tagBytes = 16
 
 /**
  * Keeps secrets unreadable at rest. What it seals bears the name of its key, so that keys can be changed: the first
- * seals, all open. `context` binds a secret to its place: copied elsewhere it does not open.
+ * seals, all open. The context binds a secret to its place: copied elsewhere it does not open.
  */
 export class Vault {
   readonly #keys: readonly VaultKey[]
@@ -33,7 +33,7 @@ export class Vault {
     const iv = randomBytes(ivBytes)
     const cipher = createCipheriv(algorithm, key.bytes, iv).setAAD(Buffer.from(context))
     const sealed = Buffer.concat([iv, cipher.update(secret, 'utf8'), cipher.final(), cipher.getAuthTag()])
-    return `v1.${key.id}.${sealed.toString('base64url')}`
+    return prefixOf(key) + sealed.toString('base64url')
   }
 
   open(text: string, context: string): string {
@@ -50,11 +50,16 @@ export class Vault {
     }
   }
 
-  /** Whether it was sealed with the key that seals now. */
-  isCurrent(text: string): boolean {
+  /** What begins all that is sealed with the key that seals now. */
+  get prefix(): string {
     const [key] = this.#keys
-    return key !== undefined && text.startsWith(`v1.${key.id}.`)
+    if (key === undefined) throw new PosthornError('SECRET_KEY_MISSING')
+    return prefixOf(key)
   }
+}
+
+function prefixOf({ id }: VaultKey): string {
+  return `v1.${id}.`
 }
 
 /** Only as it was written: Node reads past what is no base64, and takes a tag that was cut short for a tag. */

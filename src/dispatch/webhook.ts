@@ -42,7 +42,8 @@ function recordOf(
   const failed = result.kind === 'failed' ? result : null
   return {
     request: {
-      url,
+      // Who may see deliveries need not see what a query is trusted with.
+      url: url.replace(/\?.*$/s, '?…'),
       // What was sent is kept for all who may look at deliveries, and they need not be able to send the same.
       headers: hideSecrets(headers),
       bodySha256: createHash('sha256').update(body).digest('hex'),

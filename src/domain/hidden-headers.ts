@@ -5,7 +5,8 @@ const harmless = /^(posthorn-|idempotency-key$)/i
 
 /** Headers as they may be shown: those that can hold a secret without their values. */
 export function hideSecrets<Value>(headers: Readonly<Record<string, Value>>): Record<string, Value | string> {
-  const shown: Record<string, Value | string> = {}
+  // Without a prototype: a header may be called __proto__.
+  const shown: Record<string, Value | string> = Object.create(null)
   for (const name of Object.keys(headers)) shown[name] = isSecretive(name) ? hidden : (headers[name] as Value)
   return shown
 }

@@ -12,13 +12,15 @@ export interface EndpointReport {
   /** It said that it is gone for good. */
   readonly isGone: boolean
   readonly error: string | null
+  /** How long ago the first of it happened. */
+  readonly ageMs: number
 }
 
 export interface EndpointChange {
   readonly subscription: number
   readonly name: string
   readonly before: string
-  readonly status: 'active' | 'suspended' | 'paused'
+  readonly status: 'active' | 'draining' | 'suspended' | 'paused'
   readonly error: string | null
 }
 
@@ -43,6 +45,7 @@ export async function reportEndpoints(
       reports.map((one) => one.probes),
       reports.map((one) => one.isGone),
       reports.map((one) => one.error),
+      reports.map((one) => Math.ceil(one.ageMs)),
     ],
     { durable: false },
   )
@@ -70,12 +73,13 @@ const reportStatement = defineStatement(
   'report_endpoints',
   `with given as materialized (
     select g.*
-    from unnest($1::int[], $2::int[], $3::int[], $4::int[], $5::boolean[], $6::text[])
-      as g(subscription, reached, unreachable, probes, is_gone, error)
+    from unnest($1::int[], $2::int[], $3::int[], $4::int[], $5::boolean[], $6::text[], $7::int[])
+      as g(subscription, reached, unreachable, probes, is_gone, error, age_ms)
   ),
   state as materialized (
-    select e.subscription, s.name, s.status, s.ramp, s.max_concurrency, e.suspended_at, e.probes as probes_before,
-      g.reached, g.unreachable, g.probes, g.is_gone, g.error,
+    select e.subscription, s.name, s.status, s.ramp, s.max_concurrency, s.rate_per_second, e.suspended_at, e.resumes_as,
+      e.probes as probes_before, g.reached, g.unreachable, g.probes, g.is_gone, g.error,
+      e.suspended_at > __schema__.clock() - g.age_ms * interval '1 ms' as is_outdated,
       g.unreachable + case when g.reached > 0 then 0 else e.unreachable end as in_a_row
     from given g
     join __schema__.endpoints e on e.subscription = g.subscription
@@ -83,17 +87,19 @@ const reportStatement = defineStatement(
     where e.subscription = any($1) and s.no = any($1)
       and (g.unreachable > 0 or g.is_gone or e.unreachable > 0 or s.ramp is not null or s.status = 'suspended')
     order by e.subscription
-    for update of e, s
+    -- the subscription first, as whoever changes one does
+    for update of s, e
   ),
   decided as materialized (
     select x.*,
       case
         when x.status not in ('active', 'draining', 'suspended') then x.status
         when x.is_gone then 'paused'
-        when x.status = 'suspended' and x.reached > 0 and x.unreachable < ${unreachableMax} then 'active'
+        when x.status = 'suspended' and x.reached > 0 and x.unreachable < ${unreachableMax} and not x.is_outdated
+          then coalesce(x.resumes_as, 'active')
         when x.status = 'suspended' and x.probes > 0
           and x.suspended_at <= __schema__.clock() - interval '${suspendedHoursMax} h' then 'paused'
-        when x.status = 'active' and x.in_a_row >= ${unreachableMax} then 'suspended'
+        when x.status in ('active', 'draining') and x.in_a_row >= ${unreachableMax} then 'suspended'
         else x.status
       end as next_status
     from state x
@@ -101,7 +107,7 @@ const reportStatement = defineStatement(
   paced as materialized (
     select d.*,
       case
-        when d.next_status <> 'active' then null
+        when d.next_status not in ('active', 'draining') then null
         when d.status = 'suspended' then 1
         when d.ramp + d.reached <= coalesce(d.max_concurrency, ${rampMax}) then d.ramp + d.reached
       end as next_ramp
@@ -118,6 +124,7 @@ const reportStatement = defineStatement(
     update __schema__.endpoints e
     set unreachable = p.in_a_row,
       suspended_at = case when p.next_status = 'suspended' then coalesce(p.suspended_at, __schema__.clock()) end,
+      resumes_as = case when p.next_status = 'suspended' then coalesce(p.resumes_as, p.status) end,
       probes = case when p.status = 'suspended' and p.next_status = 'suspended' then p.probes_before + p.probes else 0 end,
       probe_at = case
         when p.next_status <> 'suspended' then null
@@ -137,9 +144,9 @@ const reportStatement = defineStatement(
   ),
   unlimited as (
     delete from __schema__.limits l
-    using paced p, __schema__.subscriptions s
-    where l.subscription = p.subscription and s.no = p.subscription and l.subscription = any($1)
-      and p.ramp is not null and p.next_ramp is null and num_nonnulls(s.max_concurrency, s.rate_per_second) = 0
+    using paced p
+    where l.subscription = p.subscription and l.subscription = any($1)
+      and p.ramp is not null and p.next_ramp is null and num_nonnulls(p.max_concurrency, p.rate_per_second) = 0
   )
   select p.subscription, p.name, p.status, p.next_status, p.error
   from paced p
@@ -169,7 +176,7 @@ const takeStatement = defineStatement(
       and r.due_at > __schema__.clock() and r.due_at <= __schema__.clock() + interval '6 s'
   )
   update __schema__.endpoints e
-  set probe_at = __schema__.clock() + (coalesce(d.timeout_ms, 10000) + 10000) * interval '1 ms'
+  set probe_at = __schema__.clock() + (2 * coalesce(d.timeout_ms, 10000) + 10000) * interval '1 ms'
   from due d
   where e.subscription = d.subscription
   returning e.subscription`,

@@ -64,6 +64,16 @@ export async function anySecrets(db: Database, secretsMax: number): Promise<Seal
   return rows.map(([id, sealed]) => ({ id, sealed }))
 }
 
+/** Those that were sealed with another key than what begins so, by id. */
+export async function outdatedSecrets(
+  db: Database,
+  { prefix, after, secretsMax }: { prefix: string; after: string | null; secretsMax: number },
+): Promise<SealedSecret[]> {
+  const values = [prefix, after, secretsMax]
+  const rows = await db.run<[id: string, sealed: string]>(outdatedStatement(db), values)
+  return rows.map(([id, sealed]) => ({ id, sealed }))
+}
+
 /** Seals one anew, if it is still as it was. */
 export async function resealSecret(
   db: Database,
@@ -139,6 +149,15 @@ const anyStatement = defineStatement(
   where x.expires_at is null or x.expires_at > __schema__.clock()
   order by x.created_at desc
   limit $1`,
+)
+
+const outdatedStatement = defineStatement(
+  'outdated_secrets',
+  `select x.id, x.sealed
+  from __schema__.endpoint_secrets x
+  where not starts_with(x.sealed, $1) and ($2::uuid is null or x.id > $2::uuid)
+  order by x.id
+  limit $3`,
 )
 
 const resealStatement = defineStatement(

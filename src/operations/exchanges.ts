@@ -19,7 +19,15 @@ export interface AttemptExchange {
  * follows is what counts, and it is durable.
  */
 export async function recordExchanges(db: Database, exchanges: readonly AttemptExchange[]): Promise<void> {
-  if (exchanges.length === 0) return
+  for (let from = 0; from < exchanges.length; from += perStatementMax) {
+    await recordSome(db, exchanges.slice(from, from + perStatementMax))
+  }
+}
+
+/** Each may bring 16 KB of an answer and as much of headers. */
+const perStatementMax = 500
+
+async function recordSome(db: Database, exchanges: readonly AttemptExchange[]): Promise<void> {
   const column = (value: (one: AttemptExchange) => string | null) => textArray(exchanges.map(value))
   const numbers = (value: (one: AttemptExchange) => number | null) => numberArray(exchanges.map(value))
   await db.once(

@@ -67,7 +67,8 @@ async function leaseLimited(
   const wants = request.wants
     .map((want) => ({
       ...want,
-      eventsMax: Math.min(want.eventsMax, room.get(want.subscription) ?? want.eventsMax),
+      // A limit that nobody keeps account of yet lets nothing through.
+      eventsMax: want.limited ? Math.min(want.eventsMax, room.get(want.subscription) ?? 0) : want.eventsMax,
     }))
     .filter((want) => want.eventsMax > 0)
   if (wants.length === 0) return []

@@ -10,6 +10,7 @@ export async function takeTurn(
   db: Database,
   subscriptions: readonly number[],
 ): Promise<Map<number, number>> {
+  await tx.run(accountStatement(db), [subscriptions])
   await tx.run(lockStatement(db), [subscriptions])
   const rows = await tx.run<[subscription: number, room: number]>(roomStatement(db), [subscriptions])
   return new Map(rows)
@@ -22,6 +23,17 @@ export async function spend(tx: Connection, db: Database, runs: readonly LeasedR
     spent.set(run.subscription, (spent.get(run.subscription) ?? 0) + run.deliveries.length)
   await tx.run(spendStatement(db), [[...spent.keys()], [...spent.values()]])
 }
+
+/** Whoever sets a limit makes its row; if two did so at once, one of them may have taken it away. */
+const accountStatement = defineStatement(
+  'account_limits',
+  `insert into __schema__.limits (subscription, tokens, refilled_at)
+  select s.no, 1, __schema__.clock()
+  from __schema__.subscriptions s
+  where s.no = any($1::int[]) and num_nonnulls(s.max_concurrency, s.rate_per_second, s.ramp) > 0
+    and not exists (select 1 from __schema__.limits l where l.subscription = s.no)
+  on conflict do nothing`,
+)
 
 const lockStatement = defineStatement(
   'lock_limits',

@@ -41,8 +41,14 @@ const redriveStatement = defineStatement(
   ),
   owed as materialized (
     select l.id, l.event_id, s.no, l.attempts, e.max_retries,
-      case when s.key_path is null then e.ordering_key
-        else __schema__.key_at(s.key_path, e.payload, __schema__.event_fields(e)) end as ordering_key,
+      -- the lane that it was numbered in, even if the subscription has come to order by something else
+      coalesce((
+        select n.ordering_key from __schema__.lane_numbers n
+        where n.event_id = e.id and n.subscription = s.no
+        order by n.replays desc
+        limit 1),
+        case when s.key_path is null then e.ordering_key
+          else __schema__.key_at(s.key_path, e.payload, __schema__.event_fields(e)) end) as ordering_key,
       case when s.key_concurrency is not null then e.concurrency_key end as concurrency_key,
       case when s.via = 'pull' then e.tags end as tags,
       l.subscription is null as unrouted,

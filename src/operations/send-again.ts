@@ -62,8 +62,14 @@ const sendStatement = defineStatement(
   'send_again',
   `with kept as materialized (
     select e.id as event_id, s.no, e.max_retries, s.no <> all(e.owed) as is_new,
-      case when s.key_path is null then e.ordering_key
-        else __schema__.key_at(s.key_path, e.payload, __schema__.event_fields(e)) end as ordering_key,
+      -- what is recovered keeps its number, and so its lane, even if the subscription has come to order by something else
+      coalesce((
+        select n.ordering_key from __schema__.lane_numbers n
+        where $3 = 'recover' and n.event_id = e.id and n.subscription = s.no
+        order by n.replays desc
+        limit 1),
+        case when s.key_path is null then e.ordering_key
+          else __schema__.key_at(s.key_path, e.payload, __schema__.event_fields(e)) end) as ordering_key,
       case when s.key_concurrency is not null then e.concurrency_key end as concurrency_key,
       case when s.via = 'pull' then e.tags end as tags,
       coalesce(a.attempts, 0) as attempts,

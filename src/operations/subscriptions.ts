@@ -238,7 +238,7 @@ const statusStatement = defineStatement(
   -- Whoever lets it go on believes that its endpoint is back.
   closed as (
     update __schema__.endpoints e
-    set unreachable = 0, suspended_at = null, probe_at = null, probes = 0
+    set unreachable = 0, suspended_at = null, resumes_as = null, probe_at = null, probes = 0
     from changed c
     where e.subscription = c.no
   ),
@@ -265,6 +265,9 @@ const deleteStatement = defineStatement(
   ),
   unrouted as (
     delete from __schema__.routes r using ended e where r.subscription = e.no
+  ),
+  unsigned as (
+    delete from __schema__.endpoint_secrets x using ended e where x.subscription = e.no
   )
   select no from ended`,
 )

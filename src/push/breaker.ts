@@ -18,7 +18,9 @@ export interface Sighting {
 /** Good news can wait a little, so that they travel together. */
 const goodNewsMs = 100
 
-type Seen = { -readonly [Key in keyof EndpointReport]: EndpointReport[Key] }
+type Seen = { -readonly [Key in keyof Omit<EndpointReport, 'ageMs'>]: EndpointReport[Key] } & {
+  readonly since: number
+}
 
 /**
  * This process's end of the breakers. There is one for each endpoint, in the database: here is only collected what is to
@@ -68,7 +70,10 @@ export class Breaker {
     this.#timer = undefined
     while (this.#telling !== undefined) await this.#telling
     if (this.#seen.size === 0) return
-    this.#telling = this.#report([...this.#seen.values()])
+    const now = performance.now()
+    this.#telling = this.#report(
+      [...this.#seen.values()].map(({ since, ...seen }) => ({ ...seen, ageMs: now - since })),
+    )
     this.#seen = new Map()
     await this.#telling
     this.#telling = undefined
@@ -85,5 +90,6 @@ export class Breaker {
 }
 
 function nothingSeen(subscription: number): Seen {
-  return { subscription, reached: 0, unreachable: 0, probes: 0, isGone: false, error: null }
+  const nothing = { reached: 0, unreachable: 0, probes: 0, isGone: false, error: null }
+  return { subscription, ...nothing, since: performance.now() }
 }

@@ -130,10 +130,13 @@ export class Dispatcher {
     const isNew = !this.#served.has(no)
     this.#served.set(no, { ...endpoint, poolKey: id, timeoutMs: timeoutMs ?? 10_000 })
     const concurrency = Math.min(maxConcurrency ?? concurrencyDefault, concurrencyMax)
+    // What cannot be signed here is left to those who have the key.
+    const canSign = this.#keys.of(endpoint).length > 0
+    const here: Subscription = canSign ? subscription : { ...subscription, status: 'paused' }
     if (isNew) {
       const attempt: MakeAttempt = (_, attempt) => this.#attempt(attempt)
-      runner.add(new Share(subscription, attempt, concurrency, this.#options.batchSize))
-    } else runner.refresh(subscription, concurrency)
+      runner.add(new Share(here, attempt, concurrency, this.#options.batchSize))
+    } else runner.refresh(here, concurrency)
   }
 
   async #attempt(attempt: RunningAttempt): Promise<void> {
@@ -177,6 +180,9 @@ export class Dispatcher {
     const { delivery } = attempt
     const { run } = delivery
     const { errorClass, statusCode } = exchange
+    if (errorClass === 'ours' && !attempt.halt.aborted) {
+      this.#options.observe.trouble(new Error(exchange.error ?? 'unknown'), 'sending a webhook')
+    }
     this.#options.observe.sent(errorClass ?? `${Math.floor((statusCode ?? 0) / 100)}xx`)
     attempt.conclude({ outcome, exchange })
     if (outcome !== 'held' && outcome.kind === 'succeeded') this.#lanes.delivered(delivery)

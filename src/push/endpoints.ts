@@ -22,6 +22,7 @@ import {
 import type { Subscriber } from '../operations/subscribers.ts'
 import { type ChangeRequest, changeSubscriber } from '../operations/subscriptions.ts'
 import { secretBytes, secretPrefix } from '../webhooks/signature.ts'
+import { checkNewest } from './check-secrets.ts'
 import { SecretKeys } from './secret-keys.ts'
 
 export interface EndpointsParts {
@@ -59,8 +60,8 @@ export class Endpoints {
   /** The secret is told this once. */
   async create({ secret, ...rest }: NewEndpoint): Promise<{ subscriber: Subscriber; secret: string }> {
     const chosen = secret ?? newSecret()
-    const sealed = this.#seal(chosen)
     const endpoint = this.check(rest.endpoint)
+    const sealed = await this.#seal(chosen)
     const subscriber = await this.#parts.directory.create({ ...rest, endpoint, secret: sealed })
     return { subscriber, secret: chosen }
   }
@@ -79,7 +80,7 @@ export class Endpoints {
     const { db, directory } = this.#parts
     checkWebhook(await directory.get(which.id))
     const chosen = secret ?? newSecret()
-    const sealed = this.#seal(chosen)
+    const sealed = await this.#seal(chosen)
     await changeSubscriber(db, which, (tx, before) =>
       addSecret(tx, db, { subscription: before.no, ...sealed, overlapMs }),
     )
@@ -113,11 +114,12 @@ export class Endpoints {
     return { deliveryId, ...(await postWebhook(sender, target, parts, signal)) }
   }
 
-  #seal(secret: string): SealedSecret {
+  async #seal(secret: string): Promise<SealedSecret> {
     if (secretBytes(secret) === undefined || !secret.startsWith(secretPrefix)) {
       const expected = `${secretPrefix} and base64 of 16 to 128 bytes`
       throw new PosthornError('BAD_FIELD', { field: 'secret', expected, value: 'something else' })
     }
+    await checkNewest(this.#parts.db, this.#parts.vault)
     const id = randomUUID()
     return { id, sealed: this.#parts.vault.seal(secret, id) }
   }

@@ -7,6 +7,8 @@ import { Sender } from '../dispatch/sender.ts'
 import type { Vault } from '../dispatch/vault.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
 import type { Subscription } from '../domain/subscription.ts'
+import { PosthornError } from '../errors.ts'
+import { anySecrets } from '../operations/endpoints.ts'
 import { checkSecrets } from './check-secrets.ts'
 import { Dispatcher, type DispatcherObserver } from './dispatcher.ts'
 import { Endpoints } from './endpoints.ts'
@@ -67,11 +69,17 @@ export class Push {
     this.#dispatcher = new Dispatcher({ db, vault, batchSize, observe, sender: this.#sender, runner, source })
   }
 
-  /** Throws SECRET_KEY_WRONG where the key at hand opens none of the secrets. */
+  /**
+   * Throws SECRET_KEY_WRONG where the key at hand opens none of the secrets: what is sealed with it could not be opened by
+   * the others either. Without a key there is nothing to send with, which is told if there is something to send.
+   */
   async start(): Promise<void> {
-    if (this.#dispatcher === undefined) return
-    await checkSecrets(this.#options.db, this.#options.vault)
-    this.#dispatcher.start()
+    const { db, vault, dispatcher, observe } = this.#options
+    if (vault.isReady) await checkSecrets(db, vault)
+    else if (dispatcher && (await anySecrets(db, 1)).length > 0) {
+      observe.trouble(new PosthornError('SECRET_KEY_MISSING'), 'sending webhooks')
+    }
+    this.#dispatcher?.start()
   }
 
   async stop(): Promise<void> {

@@ -6,35 +6,39 @@ import { defineSubscription, type Subscription } from '../../src/domain/subscrip
 
 test('an idle share asks for no more than it can soon begin, however often it is asked', () => {
   const share = newShare(10)
-  for (let look = 0; look < 20; look++) share.want(look * 50, true)
-  expect(share.want(2_000, true)?.eventsMax).toBe(20)
+  for (let look = 0; look < 20; look++) share.want(wanting(look * 50))
+  expect(share.want(wanting(2_000))?.eventsMax).toBe(20)
 })
 
 test('a share that has worked off all it had asks for twice as much', () => {
   const share = newShare(10)
-  expect(share.want(1_000, true)?.eventsMax).toBe(20)
+  expect(share.want(wanting(1_000))?.eventsMax).toBe(20)
   work(share, heldRun(20, 10))
-  expect(share.want(1_010, true)?.eventsMax).toBe(40)
+  expect(share.want(wanting(1_010))?.eventsMax).toBe(40)
 })
 
 test('a share that is slow goes back to what it can soon begin', () => {
   const share = newShare(10)
-  share.want(1_000, true)
+  share.want(wanting(1_000))
   for (let round = 1; round <= 5; round++) {
     work(share, heldRun(20, 10))
-    share.want(1_000 + round, true)
+    share.want(wanting(1_000 + round))
   }
   share.offer(heldRun(1, 10))
   share.finished()
-  expect(share.want(60_000, true)?.eventsMax).toBe(19)
+  expect(share.want(wanting(60_000))?.eventsMax).toBe(19)
 })
 
 test('large payloads bound what is asked for at once', () => {
   const share = newShare(1_000)
-  expect(share.want(1_000, true)?.eventsMax).toBe(2_000)
+  expect(share.want(wanting(1_000))?.eventsMax).toBe(2_000)
   work(share, heldRun(40, 1_000_000))
-  expect(share.want(1_010, true)?.eventsMax).toBeLessThan(20)
+  expect(share.want(wanting(1_010))?.eventsMax).toBeLessThan(20)
 })
+
+function wanting(now: number) {
+  return { now, suspects: true, charsMax: Number.POSITIVE_INFINITY }
+}
 
 function newShare(concurrency: number): Share {
   const definition = defineSubscription('handler', ['t'], { name: 'n' })
