@@ -36,8 +36,7 @@ export class Settler {
   add(attempt: RunningAttempt, settlement: SettleDelivery['settlement']): void {
     const { startedAfterMs, executionMs } = attempt.timing(performance.now())
     const { delivery, exchange } = attempt
-    const ended = { attempt, delivery, settlement, startedAfterMs, executionMs }
-    this.#ended.push(exchange === undefined ? ended : { ...ended, exchange })
+    this.#ended.push({ attempt, delivery, settlement, startedAfterMs, executionMs, exchange })
     if (this.#settling >= (this.#ended.length < settlementsBesideMin ? 1 : 2)) return
     this.#settling++
     // At the end of this turn, so that what ends together is settled together.

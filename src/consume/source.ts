@@ -56,7 +56,7 @@ export interface SettleDelivery extends Timing {
   readonly delivery: LeasedDelivery
   readonly settlement: Settlement | { readonly kind: 'release' } | { readonly kind: 'cancel' }
   /** What an attempt over HTTP has to show for itself. */
-  readonly exchange?: ExchangeRecord
+  readonly exchange?: ExchangeRecord | undefined
 }
 
 export type SettleAnswer = 'settled' | 'lost'

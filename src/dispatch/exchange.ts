@@ -16,6 +16,7 @@ const headerCharsMax = 16_384
 const bodyBytesMax = 65_536
 const keptBytesMax = 16_384
 const drainMs = 2000
+const nothing = Buffer.alloc(0)
 /** Enough for a few hints before the answer; a flood of them is no answer. */
 const informationalMax = 10
 
@@ -131,8 +132,9 @@ export class Exchange implements Dispatcher.DispatchHandler {
     clearTimeout(this.#drain)
     this.#deadline.watch(null)
     if (this.#head !== null) {
-      const bytes = Math.min(this.#bytes, bodyBytesMax)
-      settle.answer({ ...this.#head, body: Buffer.concat(this.#chunks), bytes })
+      const { status, headers } = this.#head
+      const body = this.#chunks.length === 0 ? nothing : Buffer.concat(this.#chunks)
+      settle.answer({ status, headers, body, bytes: Math.min(this.#bytes, bodyBytesMax) })
     } else {
       settle.fail(failure ?? new SendError('protocol', 'The answer ended before its head'))
     }

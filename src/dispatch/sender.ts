@@ -51,7 +51,7 @@ export interface Sent {
   readonly timings: Timings
 }
 
-const urlsMax = 10_000
+const targetsMax = 10_000
 
 /** They say how the message is framed, which is not the caller's to say. */
 const framingHeaders =
@@ -65,8 +65,7 @@ export class Sender {
   readonly #connectionsMax: number
   readonly #pools = new Map<string, ConnectionPool>()
   readonly #underWay = new Set<Deadline>()
-  /** Those that may be sent to. */
-  readonly #urls = new Map<string, URL>()
+  readonly #targets = new Map<string, Target>()
   #isClosed = false
 
   constructor({ policy, connectionsMax = 50, dns, ...options }: SenderOptions) {
@@ -80,17 +79,30 @@ export class Sender {
   async send(request: SendRequest): Promise<Sent> {
     const startedAt = performance.now()
     const deadline = new Deadline(request.timeoutMs, request.signal)
-    const steps: Steps = {}
     this.#underWay.add(deadline)
+    let pool: ConnectionPool | undefined
+    let connection: Connection | undefined
+    let attempt: Exchange | undefined
     try {
       if (this.#isClosed) deadline.cancel('The sender was closed')
-      const answer = await this.#post(request, deadline, steps)
-      return { ...toSent(answer), timings: { ...steps, totalMs: performance.now() - startedAt } }
+      if (deadline.failure !== null) throw deadline.failure
+      const target = this.#targetOf(request.url)
+      pool = this.#poolFor(request.poolKey, target)
+      connection = pool.take() ?? (await pool.wait(deadline).catch(toBusy))
+      const options = toOptions(request, target)
+      attempt = new Exchange(connection, deadline)
+      const answer = await attempt.run(options).catch((error: unknown) => {
+        if (!isStale(error, connection as Connection, attempt as Exchange)) throw error
+        attempt = new Exchange(connection as Connection, deadline)
+        return attempt.run(options)
+      })
+      return toSent(answer, timingsOf(startedAt, connection, attempt))
     } catch (error) {
       const { errorClass, message } = toSendError(error)
-      const timings = { ...steps, totalMs: performance.now() - startedAt }
+      const timings = timingsOf(startedAt, connection, attempt)
       return { result: { kind: 'failed', errorClass, message }, response: null, timings }
     } finally {
+      if (connection !== undefined) pool?.giveBack(connection)
       this.#underWay.delete(deadline)
       deadline.clear()
     }
@@ -106,77 +118,68 @@ export class Sender {
     await Promise.all(pools.map((pool) => pool.destroy()))
   }
 
-  async #post(request: SendRequest, deadline: Deadline, steps: Steps): Promise<Answer> {
-    if (deadline.failure !== null) throw deadline.failure
-    const url = this.#parse(request.url)
-    const pool = this.#poolFor(request.poolKey, url)
-    const connection = pool.take() ?? (await pool.wait(deadline).catch(toBusy))
-    try {
-      return await exchange(connection, toOptions(request, url), deadline, steps)
-    } finally {
-      pool.giveBack(connection)
-    }
-  }
-
   /** Stored URLs are judged again, since what is allowed may have changed since; but not for each request. */
-  #parse(text: string): URL {
-    const known = this.#urls.get(text)
+  #targetOf(text: string): Target {
+    const known = this.#targets.get(text)
     if (known !== undefined) return known
     try {
       const url = parseTargetUrl(text, this.#policy)
-      if (this.#urls.size >= urlsMax) this.#urls.clear()
-      this.#urls.set(text, url)
-      return url
+      const target = { url, origin: url.origin, path: url.pathname + url.search }
+      if (this.#targets.size >= targetsMax) this.#targets.clear()
+      this.#targets.set(text, target)
+      return target
     } catch (error) {
       throw new SendError('blocked', toSendError(error).message, { cause: error })
     }
   }
 
-  #poolFor(poolKey: string, url: URL): ConnectionPool {
-    const key = `${url.origin} ${poolKey}`
-    const pool =
-      this.#pools.get(key) ??
-      new ConnectionPool({
-        url,
-        connector: this.#connector,
-        connectionsMax: this.#connectionsMax,
-        onEmpty: () => this.#pools.delete(key),
-      })
+  #poolFor(poolKey: string, { url, origin }: Target): ConnectionPool {
+    const key = `${origin} ${poolKey}`
+    const known = this.#pools.get(key)
+    if (known !== undefined) return known
+    const pool = new ConnectionPool({
+      url,
+      connector: this.#connector,
+      connectionsMax: this.#connectionsMax,
+      onEmpty: () => this.#pools.delete(key),
+    })
     this.#pools.set(key, pool)
     return pool
   }
 }
 
-type Steps = { -readonly [Step in keyof Omit<Timings, 'totalMs'>]: number }
+/** A URL that may be sent to, taken apart. */
+interface Target {
+  readonly url: URL
+  readonly origin: string
+  readonly path: string
+}
 
 /**
  * A connection that was kept may be closed by the peer just as it is used. If not a byte came back, it is tried once
- * more at once: the connection opens itself anew.
+ * more at once: the connection opens itself anew, and is then none that was kept.
  */
-async function exchange(
-  connection: Connection,
-  options: Dispatcher.DispatchOptions,
-  deadline: Deadline,
-  steps: Steps,
-): Promise<Answer> {
-  const attempt = new Exchange(connection, deadline)
-  try {
-    return await attempt.run(options)
-  } catch (error) {
-    const isStale = connection.isReused && attempt.firstByteMs === null
-    if (!isStale || toSendError(error).errorClass !== 'reset') throw error
-    return await exchange(connection, options, deadline, steps)
-  } finally {
-    const { phase, ...opening } = connection.progress
-    const { firstByteMs } = attempt
-    Object.assign(steps, opening, firstByteMs === null ? {} : { firstByteMs })
-  }
+function isStale(error: unknown, connection: Connection, { firstByteMs }: Exchange): boolean {
+  return connection.isReused && firstByteMs === null && toSendError(error).errorClass === 'reset'
 }
 
-function toOptions({ headers, body }: SendRequest, url: URL): Dispatcher.DispatchOptions {
+function timingsOf(startedAt: number, connection?: Connection, attempt?: Exchange): Timings {
+  const timings: { -readonly [Step in keyof Timings]: Timings[Step] } = {
+    totalMs: performance.now() - startedAt,
+  }
+  if (connection === undefined || attempt === undefined) return timings
+  const { dnsMs, connectMs, tlsMs } = connection.progress
+  if (dnsMs !== undefined) timings.dnsMs = dnsMs
+  if (connectMs !== undefined) timings.connectMs = connectMs
+  if (tlsMs !== undefined) timings.tlsMs = tlsMs
+  if (attempt.firstByteMs !== null) timings.firstByteMs = attempt.firstByteMs
+  return timings
+}
+
+function toOptions({ headers, body }: SendRequest, { path }: Target): Dispatcher.DispatchOptions {
   const own: string[] = ['accept-encoding', 'identity']
   for (const name in headers) if (!isFraming(name)) own.push(name, headers[name] as string)
-  return { method: 'POST', path: url.pathname + url.search, headers: own, body }
+  return { method: 'POST', path, headers: own, body }
 }
 
 const judged = new Map<string, boolean>()
@@ -190,10 +193,13 @@ function isFraming(name: string): boolean {
   return isOne
 }
 
-function toSent({ status, headers, body, bytes }: Answer): Pick<Sent, 'result' | 'response'> {
-  const nowMs = performance.timeOrigin + performance.now()
-  const retryAfterMs = readRetryAfter(headers['retry-after'] ?? null, headers.date ?? null, nowMs)
-  return { result: { kind: 'answered', status, retryAfterMs }, response: { headers, body, bytes } }
+function toSent({ status, headers, body, bytes }: Answer, timings: Timings): Sent {
+  const asked = headers['retry-after']
+  const retryAfterMs =
+    asked === undefined
+      ? null
+      : readRetryAfter(asked, headers.date ?? null, performance.timeOrigin + performance.now())
+  return { result: { kind: 'answered', status, retryAfterMs }, response: { headers, body, bytes }, timings }
 }
 
 function toBusy(error: unknown): never {

@@ -45,22 +45,20 @@ export function buildRequest(parts: RequestParts): WebhookRequest {
   const { event, deliveryId: id, attempt, secrets, timestamp, lane, replay, userAgent } = parts
   const { headers: contentHeaders, content } = contentOf(parts)
   const body = Buffer.from(content as string)
-  return {
-    body,
-    headers: {
-      ...parts.headers,
-      'user-agent': userAgent,
-      ...contentHeaders,
-      'webhook-id': id,
-      'webhook-timestamp': String(timestamp),
-      'webhook-signature': signWith(secrets, { id, timestamp, body }),
-      'posthorn-event-id': String(event.id),
-      'posthorn-attempt': String(attempt),
-      ...(event.traceparent !== null && { traceparent: event.traceparent }),
-      ...(lane !== null && laneHeaders(lane)),
-      ...(replay !== null && { 'posthorn-replay': replay }),
-    },
-  }
+  // One by one: to spread them costs as much as the signature.
+  const headers: Record<string, string> = {}
+  for (const name in parts.headers) headers[name] = parts.headers[name] as string
+  headers['user-agent'] = userAgent
+  for (const name in contentHeaders) headers[name] = contentHeaders[name] as string
+  headers['webhook-id'] = id
+  headers['webhook-timestamp'] = String(timestamp)
+  headers['webhook-signature'] = signWith(secrets, { id, timestamp, body })
+  headers['posthorn-event-id'] = String(event.id)
+  headers['posthorn-attempt'] = String(attempt)
+  if (event.traceparent !== null) headers.traceparent = event.traceparent
+  if (lane !== null) Object.assign(headers, laneHeaders(lane))
+  if (replay !== null) headers['posthorn-replay'] = replay
+  return { body, headers }
 }
 
 interface Content {

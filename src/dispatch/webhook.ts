@@ -22,16 +22,19 @@ export interface Posted extends Decision {
 }
 
 /** Makes one attempt: signs, sends, and says what that means. Never throws. */
-export async function postWebhook(
+export function postWebhook(
   sender: Sender,
   target: Target,
   parts: RequestParts,
   signal: Cancellation,
 ): Promise<Posted> {
   const request = buildRequest(parts)
+  const { headers, body } = request
   const { poolKey, url, timeoutMs, rules } = target
-  const sent = await sender.send({ ...request, poolKey, url, timeoutMs, signal })
-  return { ...decide(sent.result, rules), exchange: recordOf(url, request, sent) }
+  return sender.send({ headers, body, poolKey, url, timeoutMs, signal }).then((sent) => {
+    const { outcome, endpoint } = decide(sent.result, rules)
+    return { outcome, endpoint, exchange: recordOf(url, request, sent) }
+  })
 }
 
 function recordOf(
@@ -43,7 +46,7 @@ function recordOf(
   return {
     request: {
       // Who may see deliveries need not see what a query is trusted with.
-      url: url.replace(/\?.*$/s, '?…'),
+      url: url.includes('?') ? url.replace(/\?.*$/s, '?…') : url,
       // What was sent is kept for all who may look at deliveries, and they need not be able to send the same.
       headers: hideSecrets(headers),
       bodySha256: createHash('sha256').update(body).digest('hex'),
@@ -52,7 +55,7 @@ function recordOf(
     statusCode: result.kind === 'answered' ? result.status : null,
     response: response && {
       headers: response.headers,
-      body: toStorable(response.body.toString('utf8'), response.body.length),
+      body: response.bytes === 0 ? '' : toStorable(response.body.toString('utf8'), response.body.length),
       bytes: response.bytes,
     },
     errorClass: failed?.errorClass ?? null,

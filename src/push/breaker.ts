@@ -36,12 +36,13 @@ export class Breaker {
     this.#options = options
   }
 
-  /** Resolves when the breaker knows of it, if it is bad news: what is done next may depend on that. */
-  async tell(sighting: Sighting): Promise<void> {
-    if (sighting.endpoint === 'unknown') return
+  /** Bad news must be known before anything else is done: then it resolves when the breaker has it. */
+  tell(sighting: Sighting): Promise<void> | undefined {
+    if (sighting.endpoint === 'unknown') return undefined
     this.#add(sighting)
-    if (sighting.endpoint !== 'reached' || sighting.isProbe) await this.#flush()
-    else this.#timer ??= setTimeout(() => void this.#flush(), goodNewsMs)
+    if (sighting.endpoint !== 'reached' || sighting.isProbe) return this.#flush()
+    this.#timer ??= setTimeout(() => void this.#flush(), goodNewsMs)
+    return undefined
   }
 
   /** Resolves when all is told. */

@@ -1,3 +1,4 @@
+import type { KeyObject } from 'node:crypto'
 import type { RunningAttempt } from '../consume/attempt.ts'
 import type { Runner } from '../consume/runner.ts'
 import { type MakeAttempt, Share } from '../consume/share.ts'
@@ -48,6 +49,7 @@ interface Served extends Endpoint {
   /** Connections are never shared between subscribers. */
   readonly poolKey: string
   readonly timeoutMs: number
+  readonly keys: readonly KeyObject[]
 }
 
 /** Sends webhooks: each subscriber has a share of the runner, whose attempts are requests. */
@@ -128,11 +130,11 @@ export class Dispatcher {
     const { no, id, timeoutMs, maxConcurrency } = subscription
     const { runner } = this.#options
     const isNew = !this.#served.has(no)
-    this.#served.set(no, { ...endpoint, poolKey: id, timeoutMs: timeoutMs ?? 10_000 })
+    const keys = this.#keys.of(endpoint)
+    this.#served.set(no, { ...endpoint, poolKey: id, timeoutMs: timeoutMs ?? 10_000, keys })
     const concurrency = Math.min(maxConcurrency ?? concurrencyDefault, concurrencyMax)
     // What cannot be signed here is left to those who have the key.
-    const canSign = this.#keys.of(endpoint).length > 0
-    const here: Subscription = canSign ? subscription : { ...subscription, status: 'paused' }
+    const here: Subscription = keys.length > 0 ? subscription : { ...subscription, status: 'paused' }
     if (isNew) {
       const attempt: MakeAttempt = (_, attempt) => this.#attempt(attempt)
       runner.add(new Share(here, attempt, concurrency, this.#options.batchSize))
@@ -143,40 +145,48 @@ export class Dispatcher {
     const served = this.#served.get(attempt.delivery.run.subscription)
     if (served === undefined) return attempt.conclude({ outcome: 'held' })
     const nowMs = databaseNowMs(attempt)
-    // Asked for each time: an overlap ends without anybody changing anything.
-    const good = served.secrets.filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs)
-    const secrets = this.#keys.of({ secrets: good })
+    const secrets = this.#secretsOf(served, nowMs)
     if (secrets.length === 0) {
       const reason = 'No secret of the subscriber can be opened: see POSTHORN_SECRET_KEY'
       return attempt.conclude({ outcome: { kind: 'failed', reason, uncounted: true } })
     }
-    const parts = this.#partsOf(attempt, served, secrets)
+    const parts = this.#partsOf(attempt, served, { secrets, timestamp: Math.floor(nowMs / 1000) })
     const posted = await postWebhook(this.#options.sender, served, parts, attempt.halt)
-    await this.#conclude(attempt, posted)
+    // Told before it is settled: what is handed back must find the endpoint's subscriber paused already.
+    const told = this.#conclude(attempt, posted)
+    if (told !== undefined) await told
+  }
+
+  /** An overlap ends without anybody changing anything. Mostly there is none. */
+  #secretsOf({ secrets, keys }: Served, nowMs: number): RequestParts['secrets'] {
+    if (secrets.every(({ expiresAtMs }) => expiresAtMs === null)) return keys
+    return this.#keys.of({
+      secrets: secrets.filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs),
+    })
   }
 
   #partsOf(
-    attempt: RunningAttempt,
+    { delivery }: RunningAttempt,
     { format, headers }: Served,
-    secrets: RequestParts['secrets'],
+    { secrets, timestamp }: Pick<RequestParts, 'secrets' | 'timestamp'>,
   ): RequestParts {
-    const { delivery } = attempt
-    const { run, event } = delivery
-    const key = {
-      createdAtMs: event.createdAt.getTime(),
-      eventId: event.id,
-      subscriptionNo: run.subscription,
-    }
+    const { run, event, attempt } = delivery
+    const createdAtMs = event.createdAt.getTime()
     return {
-      ...{ event, secrets, format, headers, userAgent: agent, attempt: delivery.attempt },
-      deliveryId: deliveryId(key),
+      event,
+      secrets,
+      format,
+      headers,
+      attempt,
+      timestamp,
+      userAgent: agent,
+      deliveryId: deliveryId({ createdAtMs, eventId: event.id, subscriptionNo: run.subscription }),
       lane: this.#lanes.of(delivery),
       replay: this.#replays.get(run)?.get(event.id) ?? null,
-      timestamp: Math.floor(databaseNowMs(attempt) / 1000),
     }
   }
 
-  async #conclude(attempt: RunningAttempt, { outcome, endpoint, exchange }: Posted): Promise<void> {
+  #conclude(attempt: RunningAttempt, { outcome, endpoint, exchange }: Posted): Promise<void> | undefined {
     const { delivery } = attempt
     const { run } = delivery
     const { errorClass, statusCode } = exchange
@@ -186,10 +196,9 @@ export class Dispatcher {
     this.#options.observe.sent(errorClass ?? `${Math.floor((statusCode ?? 0) / 100)}xx`)
     attempt.conclude({ outcome, exchange })
     if (outcome !== 'held' && outcome.kind === 'succeeded') this.#lanes.delivered(delivery)
-    // Told before it is settled: what is handed back must find the endpoint's subscriber paused already.
     const error = exchange.error ?? (endpoint === 'gone' ? 'The endpoint answered 410' : null)
     const isProbe = this.#probes.has(run)
-    await this.#breaker.tell({ subscription: run.subscription, endpoint, isProbe, error })
+    return this.#breaker.tell({ subscription: run.subscription, endpoint, isProbe, error })
   }
 }
 
