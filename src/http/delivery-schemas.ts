@@ -17,6 +17,7 @@ export const deliveryQuery = z.strictObject({
   subscriber: subscriberRef.optional(),
   status: z.enum(deliveryStatuses).optional(),
   limit: whole(1, 1000).optional(),
+  offset: whole(0, 10_000).optional(),
   order: z.enum(['asc', 'desc']).optional().describe('By event, then by subscriber.'),
   cursor: cursor.optional(),
 })
@@ -51,6 +52,7 @@ export const deliveryList = named(
     total: z.int().describe('Exact up to 10,000.'),
     total_is_estimate: z.literal(true).optional(),
     limit: z.int(),
+    offset: z.int(),
     next_cursor: z
       .string()
       .optional()
@@ -90,6 +92,10 @@ export const deliveryDetails = named(
     ...deliveryFields,
     lane: z.object({ ordering_key: z.string(), sequence: z.int().nullable() }).nullable(),
     attempts: z.array(attempt).describe('Oldest first; of more than 100 the newest.'),
+    attempts_truncated: z
+      .literal(true)
+      .optional()
+      .describe('There were more than are shown; `attempt_count` says how many.'),
   }),
 )
 export const buryBody = named('Bury', z.strictObject({ reason: text(4000, 0).optional() }))

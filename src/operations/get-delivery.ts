@@ -9,6 +9,8 @@ export interface DeliveryDetails extends ListedDelivery {
   readonly lane: DeliveryLane | null
   /** Oldest first; of very many the newest. */
   readonly attemptList: readonly DeliveryAttempt[]
+  /** There were more than are listed. */
+  readonly isTruncated: boolean
 }
 
 export interface DeliveryLane {
@@ -44,12 +46,13 @@ export async function getDelivery(db: Database, id: string): Promise<DeliveryDet
   const { eventId, subscription } = found
   const [delivery] = await readDeliveries(db, [[eventId, subscription]], 'asc')
   const [lane] = await db.run<LaneRow>(laneStatement(db), [eventId, subscription])
-  const attempts = await db.run<AttemptRow>(attemptsStatement(db), [eventId, subscription, attemptsMax])
+  const attempts = await db.run<AttemptRow>(attemptsStatement(db), [eventId, subscription, attemptsMax + 1])
   return (
     delivery && {
       ...delivery,
       lane: lane === undefined ? null : { orderingKey: lane[0], sequence: lane[1] },
-      attemptList: attempts.reverse().map(attemptFromRow),
+      attemptList: attempts.slice(0, attemptsMax).reverse().map(attemptFromRow),
+      isTruncated: attempts.length > attemptsMax,
     }
   )
 }

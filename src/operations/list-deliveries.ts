@@ -2,12 +2,21 @@ import type { Database } from '../db/database.ts'
 import { type DeliveryStatus, deliveryStatuses } from '../domain/delivery-status.ts'
 import type { DeliveryKey } from './delivery-sources.ts'
 import { countDeliveries } from './delivery-total.ts'
-import { type DeliveryWalk, walkDeliveries } from './delivery-walk.ts'
+import { type DeliveryWalk, type WalkedDeliveries, walkDeliveries } from './delivery-walk.ts'
 import { type ListedDelivery, readDeliveries } from './listed-delivery.ts'
-import { badOption, checkPaging, checkWhole, encodeCursor, type Paging, type Total } from './paging.ts'
+import {
+  badOption,
+  checkPaging,
+  checkWhole,
+  encodeCursor,
+  limitMax,
+  offsetMax,
+  type Paging,
+  type Total,
+} from './paging.ts'
 import { type Reader, readAtOnce } from './reader.ts'
 
-export interface DeliveryFilter extends Omit<Paging, 'offset'> {
+export interface DeliveryFilter extends Paging {
   readonly eventId?: number
   readonly subscription?: number
   readonly status?: DeliveryStatus
@@ -32,36 +41,62 @@ export async function listDeliveries(
   const { eventId } = filter
   return readAtOnce(db, async (reader) => {
     if (eventId !== undefined) return ofEvent(reader, eventId, walk)
-    const { deliveries, next } = await walkDeliveries(reader, walk)
+    const { deliveries, next, skipped } = await skipAndWalk(reader, walk)
     const isWhole = walk.after === null && next === null
     const total = isWhole
-      ? { total: deliveries.length, totalIsEstimate: false }
+      ? { total: skipped + deliveries.length, totalIsEstimate: false }
       : await countDeliveries(reader, walk)
-    return { deliveries, ...total, nextCursor: next && cursorAt(walk.order, next) }
+    const nextCursor = next && cursorAt(walk.order, next, walk.skip - skipped)
+    return { deliveries, ...total, nextCursor }
   })
 }
 
-const keyForm = /^\d{1,16}-\d{1,7}$/
+interface SkippingWalk extends DeliveryWalk {
+  /** Those that match and are left out before the page begins. */
+  readonly skip: number
+}
 
-function checkFilter(filter: DeliveryFilter): Omit<DeliveryWalk, 'eventsMax'> {
+/** What is left out is walked like any page. If that ends early, it looked at as many events as it may. */
+async function skipAndWalk(
+  reader: Reader,
+  { skip, ...walk }: SkippingWalk,
+): Promise<WalkedDeliveries & { readonly skipped: number }> {
+  let { after } = walk
+  let skipped = 0
+  while (skipped < skip) {
+    const limit = Math.min(limitMax, skip - skipped)
+    const { deliveries, next } = await walkDeliveries(reader, { ...walk, after, limit })
+    skipped += deliveries.length
+    if (next === null || deliveries.length < limit) return { deliveries: [], next, skipped }
+    after = next
+  }
+  return { ...(await walkDeliveries(reader, { ...walk, after })), skipped }
+}
+
+/** Where a page ended and, if it found less than was to be skipped, how many are still to be. */
+const keyForm = /^\d{1,16}-\d{1,7}(-\d{1,5})?$/
+
+function checkFilter(filter: DeliveryFilter): Omit<SkippingWalk, 'eventsMax'> {
   const { status, subscription, eventId } = filter
   if (status !== undefined && !deliveryStatuses.includes(status)) {
     throw badOption('status', `one of ${deliveryStatuses.join(', ')}`, status)
   }
   if (subscription !== undefined) checkWhole('subscription', subscription, 0, 2_097_151)
   if (eventId !== undefined) checkWhole('eventId', eventId, 1, Number.MAX_SAFE_INTEGER)
-  const { limit, order, after } = checkPaging(filter, keyForm)
-  const [lastEvent = 0, lastSubscription = 0] = after?.split('-').map(Number) ?? []
-  return { status, subscription, limit, order, after: after === null ? null : [lastEvent, lastSubscription] }
+  const { limit, order, after, offset } = checkPaging(filter, keyForm)
+  const asked = { status, subscription, limit, order }
+  if (after === null) return { ...asked, after, skip: offset }
+  const [lastEvent = 0, lastSubscription = 0, skip = 0] = after.split('-').map(Number)
+  return { ...asked, after: [lastEvent, lastSubscription], skip: Math.min(skip, offsetMax) }
 }
 
-function cursorAt(order: 'asc' | 'desc', key: DeliveryKey): string {
-  return encodeCursor(order, key.join('-'))
+function cursorAt(order: 'asc' | 'desc', key: DeliveryKey, skip: number): string {
+  return encodeCursor(order, (skip === 0 ? key : [...key, skip]).join('-'))
 }
 
 /** An event has as many deliveries as subscriptions want it: they are read at once. */
-async function ofEvent(reader: Reader, eventId: number, walk: DeliveryWalk): Promise<DeliveryPage> {
-  const { status, subscription, limit, order, after } = walk
+async function ofEvent(reader: Reader, eventId: number, walk: SkippingWalk): Promise<DeliveryPage> {
+  const { status, subscription, limit, order, after, skip } = walk
   const { rows } = await reader.query<{ owed: number[] }>(
     'select e.owed from __schema__.events e where e.id = $1',
     [eventId],
@@ -75,12 +110,12 @@ async function ofEvent(reader: Reader, eventId: number, walk: DeliveryWalk): Pro
   const rest = matching.filter(
     (one) => after === null || sign * (one.eventId - after[0] || one.subscription - after[1]) > 0,
   )
-  const deliveries = rest.slice(0, limit)
+  const deliveries = rest.slice(skip, skip + limit)
   const last = deliveries.at(-1)
-  const isMore = rest.length > limit && last !== undefined
+  const isMore = rest.length > skip + limit && last !== undefined
   return {
     deliveries,
     ...{ total: matching.length, totalIsEstimate: false },
-    nextCursor: isMore ? cursorAt(order, [eventId, last.subscription]) : null,
+    nextCursor: isMore ? cursorAt(order, [eventId, last.subscription], 0) : null,
   }
 }

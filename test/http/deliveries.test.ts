@@ -103,6 +103,32 @@ describe('a delivery', () => {
     ])
   })
 
+  test('of more than 100 attempts shows the newest, and says so', async () => {
+    const api = await open()
+    await api.subscriber('s', { max_retries: 1000 })
+    const { id } = await api.delivery(await api.note())
+    await api.fail(await api.take('s'))
+    const { db } = api.server
+    const addAttempts = (from: number, to: number) =>
+      db.query(
+        `insert into ${db.schema}.audit (event_id, subscription, settlement, attempt, token, finished_at)
+        select a.event_id, a.subscription, a.settlement, n, a.token + n, a.finished_at
+        from ${db.schema}.audit a, generate_series($1::int, $2::int) as n
+        where a.attempt = 1
+        order by n`,
+        [from, to],
+      )
+    const numbers = ({ attempts }: Json) => attempts.map((one: Json) => one.number)
+    await addAttempts(2, 100)
+    const whole = await api.ask('GET', `/deliveries/${id}`)
+    expect(whole).not.toHaveProperty('attempts_truncated')
+    expect(numbers(whole)).toEqual(Array.from({ length: 100 }, (_, place) => place + 1))
+    await addAttempts(101, 103)
+    const cut = await api.ask('GET', `/deliveries/${id}`)
+    expect(cut).toMatchObject({ attempts_truncated: true })
+    expect(numbers(cut)).toEqual(Array.from({ length: 100 }, (_, place) => place + 4))
+  })
+
   test('of a handler is shown to the library alike, which can bury it and bring it back', async () => {
     const { hub, drain } = await hubs.open()
     hub.on('mail', { name: 'mailer' }, async () => {
@@ -181,7 +207,7 @@ describe('the list', () => {
         expect([page.total, page.deliveries.map((one: Json) => one.event_id)]).toEqual([1, [eventId]])
       }
       const none = await api.ask('GET', `/deliveries?status=${status}&subscriber=work`)
-      expect(none).toEqual({ deliveries: [], total: 0, limit: 20 })
+      expect(none).toEqual({ deliveries: [], total: 0, limit: 20, offset: 0 })
     }
   })
 
@@ -210,6 +236,24 @@ describe('the list', () => {
     }
   })
 
+  test('begins after as many as the offset says, with every filter, and goes on by cursor', async () => {
+    const api = await open()
+    for (const name of ['a', 'b', 'c']) await api.subscriber(name)
+    const events = [await api.note(), await api.note(), await api.note()]
+    for (const filter of ['', '&order=desc', '&status=pending', '&subscriber=b', `&event_id=${events[1]}`]) {
+      const all = (await api.ask('GET', `/deliveries?limit=50${filter}`)).deliveries
+      for (let offset = 0; offset <= all.length + 1; offset++) {
+        const path = `/deliveries?limit=1&offset=${offset}${filter}`
+        const { json, headers } = await api.server.call('GET', path)
+        expect(json, path).toMatchObject({ limit: 1, offset, total: all.length })
+        expect(json.deliveries, path).toEqual(all.slice(offset, offset + 1))
+        const next = headers.get('link')?.match(/^<([^>]+)>/)?.[1]
+        const after = next === undefined ? [] : (await api.ask('GET', next)).deliveries
+        expect(after, path).toEqual(all.slice(offset + 1, offset + 2))
+      }
+    }
+  })
+
   test('knows a subscriber by id and by name, also one that has ended', async () => {
     const api = await open()
     const id = await api.subscriber('s')
@@ -228,7 +272,8 @@ describe('the list', () => {
     ['limit=1001', 'limit'],
     ['event_id=x', 'event_id'],
     ['subscriber=%20', 'subscriber'],
-    ['offset=1', 'offset'],
+    ['offset=10001', 'offset'],
+    ['offset=1&cursor=YXNjOjEtMA', 'offset'],
     ['cursor=x', 'cursor'],
   ])('refuses %s, and names it', async (query, name) => {
     const api = await open()

@@ -6,9 +6,9 @@ import { type Engine, useEngines } from './reading.ts'
 const openEngine = useEngines('list_deliveries')
 
 /** Every page, until there is none. */
-async function listAll(engine: Engine, filter: DeliveryFilter, eventsMax = 40_000) {
+async function listAll(engine: Engine, filter: DeliveryFilter, eventsMax = 40_000, start?: string) {
   const found: string[] = []
-  let cursor: string | undefined
+  let cursor = start
   let pages = 0
   do {
     const page = await listDeliveries(
@@ -87,6 +87,56 @@ test('a page that has looked far enough is short, and the next goes on', async (
   const { found, pages } = await listAll(engine, { subscription: rare }, 10)
   expect(found).toHaveLength(1)
   expect(pages).toBe(3)
+})
+
+test('an offset that a call cannot reach is left to those after it, which skip the rest', async () => {
+  const engine = await openEngine()
+  const rare = await engine.subscribe('rare', ['rare'])
+  await engine.subscribe('common', ['note'])
+  for (let round = 0; round < 6; round++) {
+    await engine.publish(...Array.from({ length: 9 }, () => ({})), { type: 'rare' })
+  }
+  const { found: all } = await listAll(engine, { subscription: rare })
+  expect(all).toHaveLength(6)
+  for (const order of ['asc', 'desc'] as const) {
+    const expected = order === 'asc' ? all : [...all].reverse()
+    for (let offset = 0; offset <= 7; offset++) {
+      const first = await listDeliveries(
+        engine.db,
+        { subscription: rare, limit: 2, order, offset },
+        { eventsMax: 10 },
+      )
+      const cursor = first.nextCursor ?? undefined
+      const rest =
+        cursor === undefined
+          ? []
+          : (await listAll(engine, { subscription: rare, limit: 2, order }, 10, cursor)).found
+      const found = [...first.deliveries.map(({ id }) => id), ...rest]
+      expect([order, offset, found]).toEqual([order, offset, expected.slice(offset)])
+    }
+  }
+})
+
+test('an offset of several pages is skipped exactly', async () => {
+  const engine = await openEngine()
+  await engine.subscribe('s', ['note'])
+  const { db } = engine
+  await db.query(
+    `insert into ${db.schema}.events (id, type, payload, owed, created_at)
+    select i, 'note', '1', '{1}', now() from generate_series(1, 2600) as i`,
+  )
+  await db.query(
+    `insert into ${db.schema}.audit (event_id, subscription, settlement, attempt, finished_at)
+    select i, 1, 'completed', 1, now() from generate_series(1, 2600) as i`,
+  )
+  const idsAt = async (offset: number) =>
+    (await listDeliveries(db, { offset, limit: 2 })).deliveries.map(({ eventId }) => eventId)
+  expect(await idsAt(999)).toEqual([1000, 1001])
+  expect(await idsAt(1000)).toEqual([1001, 1002])
+  expect(await idsAt(2599)).toEqual([2600])
+  expect(await listDeliveries(db, { offset: 10_000 })).toEqual({
+    ...{ deliveries: [], total: 2600, totalIsEstimate: false, nextCursor: null },
+  })
 })
 
 test('a total is exact up to 10,000, and then near', async () => {

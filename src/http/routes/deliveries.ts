@@ -31,7 +31,8 @@ export function deliveryRoutes(hub: Hub): Route[] {
     defineRoute({
       ...{ method: 'GET', path: '/deliveries/{id}', name: 'getDelivery', scope: 'read', params },
       summary: 'Get a delivery with every attempt',
-      description: 'Of webhooks each with its request, response and timings.',
+      description:
+        'Of webhooks each with its request, response and timings. Of more than 100 attempts the newest are shown.',
       responses: { 200: { description: 'It.', schema: schemas.deliveryDetails } },
       errors: ['NOT_FOUND', 'BAD_FIELD'],
       handle: ({ params }) => details(hub, params.id),
@@ -72,9 +73,9 @@ export function deliveryRoutes(hub: Hub): Route[] {
 }
 
 async function list(hub: Hub, { query, request }: ListCall): Promise<Answer> {
-  const { event_id: eventId, subscriber, status, limit = 20, order, cursor } = query
+  const { event_id: eventId, subscriber, status, limit = 20, offset = 0, order, cursor } = query
   const page = await hub.deliveries.list({
-    limit,
+    ...{ limit, offset },
     ...(eventId !== undefined && { eventId }),
     ...(subscriber !== undefined && { subscription: await hub.deliveries.subscriber(subscriber) }),
     ...(status !== undefined && { status }),
@@ -86,7 +87,7 @@ async function list(hub: Hub, { query, request }: ListCall): Promise<Answer> {
     status: 200,
     json: {
       deliveries: deliveries.map(wireOf),
-      ...{ total, ...(totalIsEstimate && { total_is_estimate: true }), limit },
+      ...{ total, ...(totalIsEstimate && { total_is_estimate: true }), limit, offset },
       ...(nextCursor !== null && { next_cursor: nextCursor }),
     },
     ...(nextCursor !== null && { headers: linkTo(request.url, nextCursor) }),
@@ -95,13 +96,14 @@ async function list(hub: Hub, { query, request }: ListCall): Promise<Answer> {
 
 async function details(hub: Hub, id: string): Promise<Answer> {
   const delivery = await detailsOf(hub, id)
-  const { lane, attemptList } = delivery
+  const { lane, attemptList, isTruncated } = delivery
   return {
     status: 200,
     json: {
       ...wireOf(delivery),
       lane: lane === null ? null : { ordering_key: lane.orderingKey, sequence: lane.sequence },
       attempts: attemptList.map(attemptOf),
+      ...(isTruncated && { attempts_truncated: true }),
     },
   }
 }
