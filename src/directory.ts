@@ -1,7 +1,13 @@
 import type { Database } from './db/database.ts'
 import type { Subscription } from './domain/subscription.ts'
 import { PosthornError } from './errors.ts'
-import { getSubscriber, listSubscribers, type Subscriber } from './operations/subscribers.ts'
+import type { Paging } from './operations/paging.ts'
+import {
+  getSubscriber,
+  listSubscribers,
+  type Subscriber,
+  type SubscriberPage,
+} from './operations/subscribers.ts'
 import {
   type ChangeRequest,
   changeSubscriber,
@@ -66,9 +72,9 @@ export class Directory {
     return limits.length === 0 ? null : Math.max(...limits)
   }
 
-  /** All there are, straight from the database. */
-  list(): Promise<Subscriber[]> {
-    return listSubscribers(this.#db)
+  /** A page of all there are, straight from the database. */
+  list(paging?: Paging): Promise<SubscriberPage> {
+    return listSubscribers(this.#db, paging)
   }
 
   /** Throws NOT_FOUND. */

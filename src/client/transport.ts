@@ -2,7 +2,7 @@ import { integer } from '../domain/subscription.ts'
 import { toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
 import { badAnswer, PosthornHttpError, refusal, unreachable } from './errors.ts'
-import { listOf } from './wire.ts'
+import { pageOf } from './wire.ts'
 
 export interface ClientOptions {
   /** Where the server is, such as `http://localhost:8080`. */
@@ -114,12 +114,13 @@ export async function readAll<Item>(
   signal?: AbortSignal,
 ): Promise<Item[]> {
   const all: Item[] = []
+  const query = new URLSearchParams({ limit: String(pageMax) })
   for (;;) {
-    const query = new URLSearchParams({ limit: String(pageMax), offset: String(all.length) })
     const answer = await transport.send({ method: 'GET', path, query, repeatable: true, signal })
-    const items = read(answer, listOf<Item>(name))
+    const { items, nextCursor } = read(answer, pageOf<Item>(name))
     all.push(...items)
-    if (items.length < pageMax) return all
+    if (nextCursor === null) return all
+    query.set('cursor', nextCursor)
   }
 }
 

@@ -96,10 +96,16 @@ export function answerWith<T>(member: keyof T & string): (text: string) => T {
 
 /** The list that an answer must have under this name. */
 export function listOf<Item>(name: string): (text: string) => Item[] {
+  return (text) => pageOf<Item>(name)(text).items
+}
+
+/** The same of a list that comes in pages, and where it goes on. */
+export function pageOf<Item>(name: string): (text: string) => { items: Item[]; nextCursor: string | null } {
   return (text) => {
-    const list = fromWire<Record<string, unknown> | null>(text)?.[name]
-    if (!Array.isArray(list)) throw new Error(`It has no list of ${name}`)
-    return list
+    const page = fromWire<Record<string, unknown> | null>(text)
+    const items = page?.[name]
+    if (!Array.isArray(items)) throw new Error(`It has no list of ${name}`)
+    return { items, nextCursor: typeof page?.nextCursor === 'string' ? page.nextCursor : null }
   }
 }
 

@@ -1,22 +1,29 @@
 import type { z } from 'zod'
 import type { pageQuery } from './schemas.ts'
 
-export interface Page<Item> {
-  readonly items: readonly Item[]
-  /** What every page says of itself. */
-  readonly fields: { readonly total: number; readonly limit: number; readonly offset: number }
-}
+type PageQuery = z.output<typeof pageQuery>
 
 /** The part of a list that was asked for. */
-export function pageOf<Item>(
-  all: readonly Item[],
-  { limit = 20, offset = 0 }: z.output<typeof pageQuery>,
-): Page<Item> {
-  return { items: all.slice(offset, offset + limit), fields: { total: all.length, limit, offset } }
+export function pagingOf({ limit, offset, order, cursor }: PageQuery) {
+  return {
+    ...(limit !== undefined && { limit }),
+    ...(offset !== undefined && { offset }),
+    ...(order !== undefined && { order }),
+    ...(cursor !== undefined && { cursor }),
+  }
+}
+
+/** What every page says of itself. */
+export function pageFieldsOf(
+  { limit = 20, offset = 0 }: PageQuery,
+  { total, nextCursor }: { total: number; nextCursor: string | null },
+): object {
+  return { total, limit, offset, ...(nextCursor !== null && { next_cursor: nextCursor }) }
 }
 
 /** RFC 8288; relative, since a proxy may know this server by another name. */
-export function linkTo(url: string, cursor: string): Record<string, string> {
+export function linkTo(url: string, cursor: string | null): Record<string, string> {
+  if (cursor === null) return {}
   const [path = '', query = ''] = url.split('?', 2)
   const next = new URLSearchParams(query)
   next.delete('offset')

@@ -82,7 +82,6 @@ export const replays = named(
     replays: z.array(replay),
     ...pageFields,
     total_is_estimate: z.literal(true).optional(),
-    next_cursor: z.string().optional(),
   }),
 )
 

@@ -24,14 +24,25 @@ export function whole(min: number, max: number) {
     .pipe(z.int().min(min).max(max))
 }
 
-/** Which part of a list that is short enough for nothing but this. */
+/** Which part of a list that is asked for by nothing but this. */
 export const pageQuery = z.strictObject({
   limit: whole(1, 1000).optional(),
-  offset: whole(0, 10_000_000).optional(),
+  offset: whole(0, 10_000).optional(),
+  order: z.enum(['asc', 'desc']).optional().describe('By when they were first known.'),
+  cursor: z
+    .string()
+    .max(200)
+    .optional()
+    .describe('From `next_cursor`: goes on where a page ended, however deep.'),
 })
 
 /** What every page says of itself. */
-export const pageFields = { total: z.int(), limit: z.int(), offset: z.int() }
+export const pageFields = {
+  total: z.int(),
+  limit: z.int(),
+  offset: z.int(),
+  next_cursor: z.string().optional(),
+}
 
 /** A time in a query. */
 export function moment() {

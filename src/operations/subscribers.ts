@@ -1,6 +1,8 @@
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import type { EndpointDefinition } from './endpoints.ts'
+import { checkPaging, encodeCursor, type Paging } from './paging.ts'
+import { readAtOnce } from './reader.ts'
 import { type SubscriptionRow, subscriptionColumns, subscriptionFromRow } from './subscription-row.ts'
 
 /** A subscription with all that is told of it over HTTP. */
@@ -22,10 +24,28 @@ export interface EndpointHealth {
   readonly lastErrorAt: Date | null
 }
 
-/** All there are, the oldest first. */
-export async function listSubscribers(db: Database): Promise<Subscriber[]> {
-  return (await db.run<SubscriberRow>(listStatement(db), [])).map(fromRow)
+export interface SubscriberPage {
+  readonly subscribers: readonly Subscriber[]
+  readonly total: number
+  readonly nextCursor: string | null
 }
+
+/** In the order of their numbers, which is that in which they were made. */
+export async function listSubscribers(db: Database, paging: Paging = {}): Promise<SubscriberPage> {
+  const { limit, offset, after, order } = checkPaging(paging, noForm)
+  return readAtOnce(db, async (reader) => {
+    const [counted] = await reader.run<[total: number]>(countStatement(db), [])
+    const start = after === null ? beforeAll[order] : Number(after)
+    const rows = await reader.run<SubscriberRow>(pageStatements[order](db), [start, limit + 1, offset])
+    const subscribers = rows.slice(0, limit).map(fromRow)
+    const last = subscribers.at(-1)
+    const nextCursor = rows.length > limit && last !== undefined ? encodeCursor(order, last.no) : null
+    return { subscribers, total: counted?.[0] ?? 0, nextCursor }
+  })
+}
+
+const noForm = /^\d{1,7}$/
+const beforeAll = { asc: -1, desc: 2 ** 31 - 1 }
 
 /** Undefined: there is none. */
 export async function getSubscriber(
@@ -43,7 +63,24 @@ const select = `select s.created_at, s.updated_at, s.version, e.url, e.headers, 
   left join __schema__.endpoints e on e.subscription = s.no
   where s.status <> 'deleted'`
 
-const listStatement = defineStatement('list_subscribers', `${select} order by s.no`)
+const pageStatements = {
+  asc: defineStatement(
+    'list_subscribers',
+    `${select} and s.no > $1
+  order by s.no
+  limit $2 offset $3`,
+  ),
+  desc: defineStatement(
+    'list_subscribers_desc',
+    `${select} and s.no < $1
+  order by s.no desc
+  limit $2 offset $3`,
+  ),
+}
+const countStatement = defineStatement(
+  'count_subscribers',
+  `select count(*)::int from __schema__.subscriptions s where s.status <> 'deleted'`,
+)
 const getStatement = defineStatement('get_subscriber', `${select} and s.id = $1`)
 
 type SubscriberRow = [

@@ -1,5 +1,7 @@
 import { textArray } from '../db/array.ts'
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
+import { checkPaging, encodeCursor, type Paging } from './paging.ts'
+import { readAtOnce } from './reader.ts'
 
 export interface Worker {
   readonly name: string
@@ -46,10 +48,33 @@ export async function touchWorkers(db: Reader, names: readonly string[]): Promis
 /** Every worker id seen, the latest first. */
 export async function listWorkers(db: Database): Promise<Worker[]> {
   const rows = await db.run<WorkerRow>(listStatement(db), [workersMax])
-  return rows.map(([name, seenAt, inFlight, stale]) => ({ name, seenAt, inFlight, stale }))
+  return rows.map(workerFromRow)
 }
 
 const workersMax = 10_000
+
+export interface WorkerPage {
+  readonly workers: readonly Worker[]
+  readonly total: number
+  readonly nextCursor: string | null
+}
+
+/** In the order in which they were first seen: that in which they were last seen changes between two pages. */
+export async function listWorkerPage(db: Database, paging: Paging = {}): Promise<WorkerPage> {
+  const { limit, offset, after, order } = checkPaging(paging, noForm)
+  return readAtOnce(db, async (reader) => {
+    const [counted] = await reader.run<[total: number]>(countStatement(db), [])
+    const start = after === null ? beforeAll[order] : Number(after)
+    const rows = await reader.run<WorkerRow>(pageStatements[order](db), [start, limit + 1, offset])
+    const shown = rows.slice(0, limit)
+    const last = shown.at(-1)
+    const nextCursor = rows.length > limit && last !== undefined ? encodeCursor(order, last[4]) : null
+    return { workers: shown.map(workerFromRow), total: counted?.[0] ?? 0, nextCursor }
+  })
+}
+
+const noForm = /^\d{1,10}$/
+const beforeAll = { asc: -1, desc: Number.MAX_SAFE_INTEGER }
 
 /** Tried first: `on conflict` draws a number from the sequence even where it then only updates. */
 const touchStatement = defineStatement(
@@ -75,21 +100,46 @@ const registerStatement = defineStatement(
 )
 
 /** What was granted but has not begun is owned, not in flight. */
-const listStatement = defineStatement(
-  'list_workers',
-  `with holding as materialized (
+const select = `with holding as materialized (
     select r.worker, min(r.leased_until) as first_end from __schema__.runs r where r.state = 'leased' group by r.worker
   ),
   attempting as materialized (
     select f.worker, count(*)::int as deliveries from __schema__.in_flight f group by f.worker
   )
   select w.name, w.seen_at, coalesce(a.deliveries, 0),
-    w.seen_at < __schema__.clock() - interval '30 s' or coalesce(h.first_end < __schema__.clock(), false)
+    w.seen_at < __schema__.clock() - interval '30 s' or coalesce(h.first_end < __schema__.clock(), false), w.no
   from __schema__.workers w
   left join holding h on h.worker = w.no
-  left join attempting a on a.worker = w.no
+  left join attempting a on a.worker = w.no`
+
+const listStatement = defineStatement(
+  'list_workers',
+  `${select}
   order by w.seen_at desc, w.name
   limit $1`,
 )
 
-type WorkerRow = [name: string, seenAt: Date, inFlight: number, stale: boolean]
+const pageStatements = {
+  asc: defineStatement(
+    'list_worker_page',
+    `${select}
+  where w.no > $1::bigint
+  order by w.no
+  limit $2 offset $3`,
+  ),
+  desc: defineStatement(
+    'list_worker_page_desc',
+    `${select}
+  where w.no < $1::bigint
+  order by w.no desc
+  limit $2 offset $3`,
+  ),
+}
+
+const countStatement = defineStatement('count_workers', 'select count(*)::int from __schema__.workers')
+
+type WorkerRow = [name: string, seenAt: Date, inFlight: number, stale: boolean, no: number]
+
+function workerFromRow([name, seenAt, inFlight, stale]: WorkerRow): Worker {
+  return { name, seenAt, inFlight, stale }
+}

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { Hub } from '../../hub.ts'
 import * as schemas from '../manage-schemas.ts'
-import { pageOf } from '../page.ts'
+import { linkTo, pageFieldsOf, pagingOf } from '../page.ts'
 import { type Answer, defineRoute, type Route } from '../route.ts'
 import { pageQuery } from '../schemas.ts'
 
@@ -44,14 +44,21 @@ export function probeRoutes(hub: Hub, state: ServerState): Route[] {
     defineRoute({
       ...{ method: 'GET', path: '/workers', name: 'listWorkers', scope: 'read', query: pageQuery },
       summary: 'Every worker seen: when last, what it has under way, whether it has gone silent',
-      responses: { 200: { description: 'The latest first.', schema: schemas.workers } },
-      errors: ['BAD_FIELD'],
-      handle: async ({ query }) => {
-        const { items, fields } = pageOf(await hub.workers(), query)
-        const workers = items.map(({ name, seenAt, inFlight, stale }) => ({
+      responses: {
+        200: {
+          description: 'The newest first, unless `order=asc`.',
+          schema: schemas.workers,
+          headers: { link: 'rel="next": the next page' },
+        },
+      },
+      errors: ['BAD_FIELD', 'BAD_OPTION'],
+      handle: async ({ query, request }) => {
+        const page = await hub.workerPage({ order: 'desc', ...pagingOf(query) })
+        const workers = page.workers.map(({ name, seenAt, inFlight, stale }) => ({
           ...{ worker_id: name, last_seen_at: seenAt, in_flight: inFlight, stale },
         }))
-        return { status: 200, json: { workers, ...fields } }
+        const json = { workers, ...pageFieldsOf(query, page) }
+        return { status: 200, json, headers: linkTo(request.url, page.nextCursor) }
       },
     }),
   ]

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { PosthornError } from '../../errors.ts'
 import type { Hub } from '../../hub.ts'
 import { refuseOwnDoor } from '../own-door.ts'
-import { pageOf } from '../page.ts'
+import { linkTo, pageFieldsOf, pagingOf } from '../page.ts'
 import { type Call, defineRoute, type Route, type RouteResponse } from '../route.ts'
 import { pageQuery } from '../schemas.ts'
 import { changeOf, definitionOf, describe, nameFor } from '../subscriber.ts'
@@ -65,11 +65,21 @@ export function subscriberRoutes(hub: Hub): Route[] {
     defineRoute({
       ...{ method: 'GET', path: '/subscribers', name: 'listSubscribers', scope: 'manage', query: pageQuery },
       summary: 'List subscriptions, those of handlers included',
-      responses: { 200: { description: 'The oldest first.', schema: schemas.subscribers } },
-      errors: ['BAD_FIELD'],
-      handle: async ({ query }) => {
-        const { items, fields } = pageOf(await hub.directory.list(), query)
-        return { status: 200, json: { subscribers: items.map((one) => describe(one).json), ...fields } }
+      responses: {
+        200: {
+          description: 'The oldest first, unless `order=desc`.',
+          schema: schemas.subscribers,
+          headers: { link: 'rel="next": the next page' },
+        },
+      },
+      errors: ['BAD_FIELD', 'BAD_OPTION'],
+      handle: async ({ query, request }) => {
+        const { subscribers, total, nextCursor } = await hub.directory.list(pagingOf(query))
+        const json = {
+          subscribers: subscribers.map((one) => describe(one).json),
+          ...pageFieldsOf(query, { total, nextCursor }),
+        }
+        return { status: 200, json, headers: linkTo(request.url, nextCursor) }
       },
     }),
     defineRoute({

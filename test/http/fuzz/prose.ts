@@ -39,6 +39,8 @@ const rules: Readonly<Record<string, Rule>> = {
   listReplays: ({ query }) => query.cursor !== undefined,
   listDeliveries: ({ query }) => query.cursor !== undefined,
   listDeadLetters: ({ query }) => query.cursor !== undefined,
+  listSubscribers: ({ query }) => query.cursor !== undefined,
+  listWorkers: ({ query }) => query.cursor !== undefined,
   listLanes: ({ query }) => query.cursor !== undefined,
   retryDeadLetters: ({ body: { ids, ...filter } }) => Object.keys(filter).length > 0 === (ids !== undefined),
   // The work queue cannot be ended.
