@@ -99,7 +99,10 @@ export const subscriberChange = named(
   'SubscriberChange',
   z.strictObject({
     ...z.object(subscriberFields).partial().omit({ name: true }).shape,
-    is_active: z.boolean().optional(),
+    is_active: z
+      .boolean()
+      .optional()
+      .describe('`false` pauses it, `true` resumes a paused one; one that is suspended stays so.'),
   }),
 )
 const subscriberShape = {
@@ -111,7 +114,7 @@ const subscriberShape = {
   filter: z.record(z.string(), z.unknown()).nullable(),
   ordering_key: z.string().nullable(),
   status: z.string(),
-  is_active: z.boolean(),
+  is_active: z.boolean().describe('False only while it is paused.'),
   on_exhausted: z.enum(['skip', 'block']),
   retry_backoff_seconds: z.array(z.number()).nullable(),
   retry_delay_seconds: z.number().nullable(),

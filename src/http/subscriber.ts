@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { z } from 'zod'
+import { hideSecrets } from '../domain/hidden-headers.ts'
 import { scheduleRetry } from '../domain/retry.ts'
 import {
   defineSubscription,
@@ -48,8 +49,7 @@ export function changeOf(
   now: Subscriber,
   { is_active: isActive, event_types: types, ...change }: Change,
 ): Partial<Defined> & { status?: 'active' | 'paused' } {
-  const status =
-    isActive === undefined ? {} : { status: isActive ? ('active' as const) : ('paused' as const) }
+  const status = statusChange(now, isActive)
   if (types === undefined && Object.keys(change).length === 0) return status
   if (now.via === 'handler') {
     const expected = 'left out: the process that has the handler says what it wants'
@@ -76,6 +76,31 @@ export function changeOf(
   }
 }
 
+/**
+ * Only what is paused is not active: whoever writes back what was read of a suspended one neither pauses it nor says that
+ * its endpoint is back.
+ */
+function statusChange(now: Subscriber, isActive: boolean | undefined): { status?: 'active' | 'paused' } {
+  if (isActive === undefined || isActive === isActiveNow(now)) return {}
+  return { status: isActive ? 'active' : 'paused' }
+}
+
+function isActiveNow({ status }: Subscriber): boolean {
+  return status !== 'paused'
+}
+
+/** What of a request may stand in the admin log: receivers are let in by headers and by what follows the path. */
+export function recordable<
+  Body extends { url?: string | undefined; headers?: Record<string, string> | undefined },
+>(body: Body): object {
+  const { url, headers } = body
+  return {
+    ...body,
+    ...(url !== undefined && { url: url.replace(/([?#]).+$/s, '$1…') }),
+    ...(headers !== undefined && { headers: hideSecrets(headers) }),
+  }
+}
+
 /** As it is told, with its version. */
 export function describe(
   subscriber: Subscriber,
@@ -85,7 +110,7 @@ export function describe(
   const json = {
     ...{ id, name, via, event_types: types, tags: tags?.join(',') ?? null },
     ...{ filter: subscriber.filter, ordering_key: subscriber.orderingKey },
-    ...{ status, is_active: status === 'active', on_exhausted: onExhausted },
+    ...{ status, is_active: isActiveNow(subscriber), on_exhausted: onExhausted },
     retry_backoff_seconds: retry.kind === 'schedule' ? retry.delaysMs.map((ms) => ms / 1000) : null,
     retry_delay_seconds: retry.kind === 'fixed' ? retry.delayMs / 1000 : null,
     ...{ max_retries: retry.failuresMax, lease_seconds: leaseMs / 1000 },

@@ -98,8 +98,8 @@ export async function createSubscriber(
 
 export interface ChangeRequest {
   readonly id: string
-  /** Only if it has not been changed since; null: in any case. */
-  readonly version: number | null
+  /** Only if it is at one of these; null: in any case. */
+  readonly versions: readonly number[] | null
 }
 
 /**
@@ -108,14 +108,14 @@ export interface ChangeRequest {
  */
 export async function changeSubscriber<T>(
   db: Database,
-  { id, version }: ChangeRequest,
+  { id, versions }: ChangeRequest,
   change: (tx: Connection, before: Subscriber) => Promise<T>,
 ): Promise<T> {
   return db.transaction(async (tx) => {
     await tx.run(holdStatement(db), [id])
     const before = await getSubscriber(tx, db, id)
     if (before === undefined) throw new PosthornError('NOT_FOUND', { what: 'subscriber', id })
-    if (version !== null && version !== before.version) {
+    if (versions !== null && !versions.includes(before.version)) {
       throw new PosthornError('CHANGED_MEANWHILE', { id, version: before.version })
     }
     return change(tx, before)

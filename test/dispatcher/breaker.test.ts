@@ -23,7 +23,7 @@ test('three failures in a row to reach an endpoint suspend it, and nothing is co
   })
   const { json } = await server.call('GET', `/subscribers/${id}`)
   expect(json).toMatchObject({
-    ...{ status: 'suspended', is_active: false },
+    ...{ status: 'suspended', is_active: true },
     endpoint: { state: 'suspended', unreachable_in_a_row: 3, last_error: expect.stringContaining('closed') },
   })
   expect(msBetween(json.endpoint.suspended_at, json.endpoint.next_probe_at)).toSatisfy(within(5_000))

@@ -222,6 +222,32 @@ test.each(Object.entries(managing))('%s writes nothing when it is refused', asyn
   expect(await since(server, before)).toEqual([])
 })
 
+test('what lets us in at a receiver is not written: neither headers that can hold a secret nor the query', async () => {
+  const server = await servers.open({ hub })
+  const secrets = { authorization: 'Bearer letmein', 'X-Api-Key': 'letmein' }
+  const { json } = await server.call('POST', '/subscribers', {
+    ...{ name: 'hooks', event_types: ['a'], url: 'https://hooks.invalid/in?token=letmein' },
+    headers: { ...secrets, 'x-team': 'billing' },
+  })
+  const change = { url: 'https://hooks.invalid/new?token=letmein&b=%0A', headers: secrets }
+  const changed = await server.call('PATCH', `/subscribers/${json.id}`, change)
+  expect(changed).toMatchObject({ status: 200, json: { url: change.url } })
+  const bare = { url: 'https://hooks.invalid/bare', max_concurrency: 2 }
+  await server.call('PATCH', `/subscribers/${json.id}`, bare)
+  const hidden = { authorization: '[hidden]', 'X-Api-Key': '[hidden]' }
+  expect((await listActions(server.db)).reverse().map(({ details }) => details)).toMatchObject([
+    {
+      ...{ name: 'hooks', url: 'https://hooks.invalid/in?…', headers: { ...hidden, 'x-team': 'billing' } },
+    },
+    { url: 'https://hooks.invalid/new?…', headers: hidden },
+    bare,
+  ])
+  const { rows } = await server.db.query(
+    `select details from ${server.db.schema}.admin_log where details::text like '%letmein%'`,
+  )
+  expect(rows).toEqual([])
+})
+
 test('without keys it was somebody on this machine, and the key of the environment is called admin', async () => {
   const open = await servers.open({ hub })
   await stock(open, {})

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { verify } from '../../src/webhooks/index.ts'
+import { openOutage, publishMany, suspended } from '../dispatcher/outage.ts'
 import { openDispatching, openInbox, publish, settledTimes, subscribe, until } from '../dispatcher/setup.ts'
 import { type TestServer, useServers } from '../support/http.ts'
 
@@ -112,6 +113,67 @@ test('every change asks for the version if one is given, and a refused one chang
     expect((await server.call(method, to, body, { 'if-match': etag })).status, to).toBeLessThan(300)
   }
   expect((await server.call('GET', path)).status).toBe(404)
+})
+
+test('If-Match is a list of tags of which one must be that of now, byte by byte', async () => {
+  const server = await openDispatching(servers)
+  const { json } = await server.call('POST', '/subscribers', billing)
+  const path = `/subscribers/${json.id}`
+  const tagNow = async () => (await server.call('GET', path)).headers.get('etag') as string
+  const change = (given: string) => server.call('PATCH', path, { max_concurrency: 5 }, { 'if-match': given })
+  const matching: ((tag: string) => string)[] = [
+    (tag) => tag,
+    (tag) => `"0", ${tag}`,
+    (tag) => `${tag},"abc"`,
+    (tag) => ` , W/"a,b" ,, ${tag} ,`,
+    () => '*',
+  ]
+  for (const given of matching) expect((await change(given(await tagNow()))).status, String(given)).toBe(200)
+  const now = await tagNow()
+  const others = ['"0"', '"abc"', '""', '"a,b"', `W/${now}`, `"0", W/${now}`, `"0${now.slice(1)}`, '"é"']
+  for (const given of others) {
+    expect((await change(given)).json, given).toMatchObject({ status: 412, code: 'changed_meanwhile' })
+  }
+  const odd = ['three', now.slice(1, -1), `${now} ${now}`, `"1`, `w/${now}`, `*, ${now}`, `${now};`, ',', '']
+  for (const given of odd) {
+    expect((await change(given)).json, given).toMatchObject({
+      ...{ status: 422, code: 'bad_field', field: 'If-Match', value: given.trim() },
+    })
+  }
+  expect(await tagNow()).toBe(now)
+})
+
+test('a suspended one is active: writing that back leaves the breaker alone, and a resume does not', async () => {
+  const server = await openDispatching(servers)
+  const outage = await openOutage()
+  const { id } = await subscribe(server, outage.url, { max_concurrency: 1 })
+  await publishMany(server, 3)
+  await suspended(server, id)
+  const path = `/subscribers/${id}`
+  const { json: before } = await server.call('GET', path)
+  expect(before).toMatchObject({ status: 'suspended', is_active: true })
+  const { is_active, endpoint } = before
+  const kept = { state: 'suspended', suspended_at: endpoint.suspended_at }
+  for (const change of [{ is_active }, { is_active, timeout_ms: 9_000 }]) {
+    const written = await server.call('PATCH', path, change)
+    expect(written.json).toMatchObject({ status: 'suspended', is_active: true, endpoint: kept })
+  }
+  const active = { status: 'active', is_active: true, endpoint: { state: 'open', suspended_at: null } }
+  expect((await server.call('POST', `${path}/resume`)).json).toMatchObject(active)
+  const paused = await server.call('PATCH', path, { is_active: false })
+  expect(paused.json).toMatchObject({ status: 'paused', is_active: false })
+  expect((await server.call('PATCH', path, { is_active: true })).json).toMatchObject(active)
+})
+
+test('one that drains is active, and stays as it is when that is written back', async () => {
+  const server = await openDispatching(servers)
+  const { json } = await server.call('POST', '/subscribers', billing)
+  const path = `/subscribers/${json.id}`
+  await server.db.query(`update ${server.db.schema}.subscriptions set status = 'draining' where id = $1`, [
+    json.id,
+  ])
+  expect((await server.call('GET', path)).json).toMatchObject({ status: 'draining', is_active: true })
+  expect((await server.call('PATCH', path, { is_active: true })).json.status).toBe('draining')
 })
 
 test('a change of url, headers and timeout counts for what waits already', async () => {

@@ -1,11 +1,12 @@
 import { z } from 'zod'
 import { PosthornError } from '../../errors.ts'
 import type { Hub } from '../../hub.ts'
+import { versionsOf } from '../if-match.ts'
 import { refuseOwnDoor } from '../own-door.ts'
 import { linkTo, pageFieldsOf, pagingOf } from '../page.ts'
 import { type Call, defineRoute, type Route, type RouteResponse } from '../route.ts'
 import { pageQuery } from '../schemas.ts'
-import { changeOf, definitionOf, describe, nameFor } from '../subscriber.ts'
+import { changeOf, definitionOf, describe, nameFor, recordable } from '../subscriber.ts'
 import * as schemas from '../subscriber-schemas.ts'
 import { record } from './manage.ts'
 
@@ -51,13 +52,13 @@ export function subscriberRoutes(hub: Hub): Route[] {
         const status = body.is_active === false ? 'paused' : 'active'
         if (endpoint === null) {
           if (secret !== undefined) throw refused('secret', 'left out, since nothing is signed', 'given')
-          await record(hub, caller, 'subscriber.create', name, shown)
+          await record(hub, caller, 'subscriber.create', name, recordable(shown))
           const made = await hub.directory.create({ definition, endpoint, status, secret: null })
           return { status: 201, ...describe(made) }
         }
         refuseOwnDoor(endpoint.url, request)
         hub.endpoints.check(endpoint)
-        await record(hub, caller, 'subscriber.create', name, shown)
+        await record(hub, caller, 'subscriber.create', name, recordable(shown))
         const made = await hub.endpoints.create({ definition, endpoint, status, secret })
         return { status: 201, ...describe(made.subscriber, { secret: made.secret }) }
       },
@@ -106,7 +107,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
         }
         change(before)
         refuseOwnDoor(body.url, request)
-        await record(hub, caller, 'subscriber.change', before.name, body)
+        await record(hub, caller, 'subscriber.change', before.name, recordable(body))
         return { status: 200, ...describe(await hub.directory.change(which(params, request), change)) }
       },
     }),
@@ -198,13 +199,9 @@ export function subscriberRoutes(hub: Hub): Route[] {
 /** The one that is meant, as the caller has seen it if that is said. */
 function which(
   { id }: { id: string },
-  request: Call<unknown, unknown, unknown>['request'],
-): { id: string; version: number | null } {
-  const given = request.headers['if-match']
-  if (given === undefined || given.trim() === '*') return { id, version: null }
-  const [, version] = /^\s*(?:W\/)?"(\d{1,9})"\s*$/.exec(given) ?? []
-  if (version === undefined) throw refused('If-Match', 'an ETag such as "3"', given)
-  return { id, version: Number(version) }
+  { headers }: Call<unknown, unknown, unknown>['request'],
+): { id: string; versions: readonly number[] | null } {
+  return { id, versions: versionsOf(headers) }
 }
 
 function refused(field: string, expected: string, value: string): PosthornError {

@@ -1,0 +1,31 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import { PosthornError } from '../errors.ts'
+
+/** The versions that a change may be made to, by RFC 9110; null: any. */
+export function versionsOf(headers: IncomingHttpHeaders): readonly number[] | null {
+  const given = headers['if-match']
+  if (given === undefined || given.trim() === '*') return null
+  const tags = readTags(given)
+  if (tags === undefined) {
+    throw new PosthornError('BAD_FIELD', {
+      field: 'If-Match',
+      expected: '* or a list of ETags such as "3"',
+      value: given,
+    })
+  }
+  // Tags are compared byte by byte, so "03" is not "3"; what is none of ours matches nothing.
+  return tags.map(Number).filter((version, at) => String(version) === tags[at])
+}
+
+/** What stands between the quotes of the strong ones, since weak ones never match. Undefined: it is no list of tags. */
+function readTags(list: string): string[] | undefined {
+  const element = /[ \t,]*(W\/)?"([\x21\x23-\x7e\x80-\xff]*)"[ \t]*(?:,|$)/y
+  const strong: string[] = []
+  let end = 0
+  for (let found = element.exec(list); found !== null; found = element.exec(list)) {
+    end = element.lastIndex
+    const [, weak, tag = ''] = found
+    if (weak === undefined) strong.push(tag)
+  }
+  return end > 0 && /^[ \t,]*$/.test(list.slice(end)) ? strong : undefined
+}
