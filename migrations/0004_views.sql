@@ -436,7 +436,7 @@ create view __schema__.messages as
   left join __schema__.workers w on w.no = d.worker;
 
 create view __schema__.subscribers as
-  select s.id, s.name, s.via, s.types as event_types, s.tags, s.status, s.status = 'active' as is_active,
+  select s.id, s.name, s.via, s.types as event_types, s.tags, s.status, s.status not in ('paused', 'deleted') as is_active,
     s.on_exhausted, s.retry, s.timeout_ms, s.max_concurrency, s.rate_per_second, s.created_at, s.updated_at
   from __schema__.subscriptions s;
 

@@ -110,3 +110,10 @@ create function __schema__.subscriber_document(s __schema__.subscriptions) retur
   select (to_jsonb(s) - array['conditions', 'key_path', 'ramp', 'handler_seen_at'] || coalesce((
     select jsonb_build_object('url', e.url, 'format', e.format) from __schema__.endpoints e where e.subscription = s.no), '{}'))::json
 $$;
+
+-- With where their webhooks go.
+create or replace view __schema__.subscribers as
+  select s.id, s.name, s.via, s.types as event_types, s.tags, s.status, s.status not in ('paused', 'deleted') as is_active,
+    s.on_exhausted, s.retry, s.timeout_ms, s.max_concurrency, s.rate_per_second, s.created_at, s.updated_at, e.url, e.format
+  from __schema__.subscriptions s
+  left join __schema__.endpoints e on e.subscription = s.no;
