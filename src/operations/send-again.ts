@@ -1,5 +1,6 @@
 import { numberArray } from '../db/array.ts'
 import { type Connection, defineStatement } from '../db/database.ts'
+import { currentKey, enqueueAgain, numberedKey } from './again-sql.ts'
 
 export interface SendAgainRequest {
   readonly replay: string
@@ -62,14 +63,8 @@ const sendStatement = defineStatement(
   'send_again',
   `with kept as materialized (
     select e.id as event_id, s.no, e.max_retries, s.no <> all(e.owed) as is_new,
-      -- what is recovered keeps its number, and so its lane, even if the subscription has come to order by something else
-      coalesce((
-        select n.ordering_key from __schema__.lane_numbers n
-        where $3 = 'recover' and n.event_id = e.id and n.subscription = s.no
-        order by n.replays desc
-        limit 1),
-        case when s.key_path is null then e.ordering_key
-          else __schema__.key_at(s.key_path, e.payload, __schema__.event_fields(e)) end) as ordering_key,
+      -- what is recovered keeps its number, and so its lane
+      case when $3 = 'recover' then ${numberedKey} else ${currentKey} end as ordering_key,
       case when s.key_concurrency is not null then e.concurrency_key end as concurrency_key,
       case when s.via = 'pull' then e.tags end as tags,
       coalesce(a.attempts, 0) as attempts,
@@ -95,7 +90,7 @@ const sendStatement = defineStatement(
     order by b.id
     for update
   ),
-  sent as materialized (
+  again as materialized (
     select k.event_id, k.no, k.max_retries, k.is_new, k.ordering_key, k.concurrency_key, k.tags, k.attempts,
       b.id as blocked_run
     from kept k
@@ -105,62 +100,26 @@ const sendStatement = defineStatement(
   marked as (
     update __schema__.dead_letters d
     set redriven_at = __schema__.clock(), redriven_by = $5
-    where d.subscription = $1 and d.redriven_at is null and d.event_id = any(array(select s.event_id from sent s))
+    where d.subscription = $1 and d.redriven_at is null and d.event_id = any(array(select s.event_id from again s))
   ),
   owed as (
     update __schema__.events e
     set owed = array(select o.no from unnest(e.owed || $1::int) as o(no) order by o.no)
-    where e.id = any(array(select s.event_id from sent s where s.is_new))
+    where e.id = any(array(select s.event_id from again s where s.is_new))
   ),
   counted as (
     insert into __schema__.replayed as p (event_id, subscription, times, replay)
-    select s.event_id, s.no, 1, $4::uuid from sent s where $3 = 'replay'
+    select s.event_id, s.no, 1, $4::uuid from again s where $3 = 'replay'
     on conflict (event_id, subscription) do update set times = p.times + 1, replay = excluded.replay
   ),
   recorded as (
     insert into __schema__.audit (event_id, subscription, settlement, attempt, finished_at, reason)
     select s.event_id, s.no, 'redriven', s.attempts, __schema__.clock(),
       case when $3 = 'replay' then 'replayed by ' else 'recovered by ' end || $5
-    from sent s
+    from again s
   ),
-  heads as (
-    update __schema__.runs r
-    set state = (case when s.concurrency_key is null then 'ready' else 'gated' end)::__schema__.run_state,
-      event_ids = s.event_id || r.event_ids, first_id = s.event_id, attempts = s.attempts, failures = 0, blocked_by = null
-    from sent s
-    where r.id = s.blocked_run
-  ),
-  free as (
-    insert into __schema__.runs (subscription, state, event_ids, first_id, tags, max_failures, attempts)
-    select s.no, 'ready', array[s.event_id], s.event_id, s.tags, case when s.no = 0 then s.max_retries end, s.attempts
-    from sent s
-    where s.ordering_key is null and s.concurrency_key is null
-  ),
-  queued as materialized (
-    select s.*,
-      row_number() over (order by s.event_id)
-        - row_number() over (partition by s.tags, s.max_retries, s.attempts order by s.event_id) as stretch
-    from sent s
-    where num_nonnulls(s.ordering_key, s.concurrency_key) > 0 and s.blocked_run is null
-  ),
-  arrivals as (
-    insert into __schema__.inbox (subscription, event_ids, ordering_keys, concurrency_keys, again_as, tags, max_failures,
-      attempts)
-    select q.no, array_agg(q.event_id order by q.event_id), array_agg(q.ordering_key order by q.event_id),
-      array_agg(q.concurrency_key order by q.event_id),
-      (select nextval('__schema__.event_ids')), q.tags, case when q.no = 0 then q.max_retries end, q.attempts
-    from queued q
-    group by q.no, q.tags, q.max_retries, q.attempts, q.stretch
-    order by min(q.event_id)
-  ),
-  gates as (
-    insert into __schema__.inbox (subscription, concurrency_keys)
-    select s.no, array_agg(s.concurrency_key)
-    from sent s
-    where s.concurrency_key is not null and s.blocked_run is not null
-    group by s.no
-  )
-  select (select count(*)::int from kept), (select count(*)::int from sent)`,
+  ${enqueueAgain}
+  select (select count(*)::int from kept), (select count(*)::int from again)`,
 )
 
 /** Without a name: whoever waits, this process included, looks now. */

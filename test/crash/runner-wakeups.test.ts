@@ -45,6 +45,8 @@ test('a settlement that comes back during a search which finds nothing starts an
   const subscription = { ...definition, no: 1, id: 'an id', status: 'active', ramp: null } as const
   runner.add(new Share(subscription, () => handlerMayEnd.given, 1))
   runner.start()
+  // Its first search has begun: there will be a second.
+  runner.wake()
   await searching.given
   handlerMayEnd.give()
   await settled.given
