@@ -3,7 +3,7 @@ import type pg from 'pg'
 import { parseCidr } from './dispatch/address-policy.ts'
 import { parseVaultKeys } from './dispatch/vault.ts'
 import type { Catalogue } from './domain/catalogue.ts'
-import { integer, webhookTimeoutMsRange } from './domain/subscription.ts'
+import { integer, webhookTimeoutMsDefault, webhookTimeoutMsRange } from './domain/subscription.ts'
 import { toDetail } from './domain/text.ts'
 import { PosthornError } from './errors.ts'
 import type { LogOption } from './observe/log.ts'
@@ -109,7 +109,7 @@ export function readConfig(
     allowCidrs: cidrs(options.allowCidrs ?? given(env.POSTHORN_ALLOW_CIDRS) ?? []),
     webhookTimeoutMs: integer(
       'webhookTimeoutMs',
-      options.webhookTimeoutMs ?? number(given(env.WEBHOOK_TIMEOUT_MS)) ?? 10_000,
+      options.webhookTimeoutMs ?? number(given(env.WEBHOOK_TIMEOUT_MS)) ?? webhookTimeoutMsDefault,
       ...webhookTimeoutMsRange,
     ),
     batchSize: integer('batchSize', options.batchSize ?? number(given(env.BATCH_SIZE)) ?? 20, 1, 1_000),

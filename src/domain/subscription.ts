@@ -60,10 +60,12 @@ export interface SubscriptionOptions {
   readonly keyConcurrency?: number
 }
 
+export const webhookTimeoutMsDefault = 10_000
+
 const defaults = {
   handler: { retry: defaultRetry.handler, leaseMs: 30_000, timeoutMs: 15 * 60_000 },
   pull: { retry: defaultRetry.pull, leaseMs: 60_000, timeoutMs: null },
-  webhook: { retry: defaultRetry.webhook, leaseMs: 30_000, timeoutMs: 10_000 },
+  webhook: { retry: defaultRetry.webhook, leaseMs: 30_000, timeoutMs: webhookTimeoutMsDefault },
 } as const
 
 export function defineSubscription(

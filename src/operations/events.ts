@@ -19,13 +19,14 @@ export interface EventProgress {
   readonly updatedAt: Date
 }
 
-export interface EventDelivery {
+/** How far a delivery has come. */
+export interface DeliveryProgress {
   readonly id: string
   /** The subscription's number; `name` and `subscriptionId` are what users know it by. */
   readonly subscription: number
   readonly subscriptionId: string
   readonly name: string
-  readonly state: DeliveryState
+  /** Begun so far, one under way included. */
   readonly attempts: number
   readonly failures: number
   readonly nextAt: Date | null
@@ -37,6 +38,10 @@ export interface EventDelivery {
   /** Who holds it, or had it last. */
   readonly worker: string | null
   readonly updatedAt: Date
+}
+
+export interface EventDelivery extends DeliveryProgress {
+  readonly state: DeliveryState
 }
 
 export interface EventDetails {

@@ -3,33 +3,17 @@ import { defineStatement } from '../db/database.ts'
 import { type DeliveryStatus, deliveryStatus } from '../domain/delivery-status.ts'
 import type { DeliveryState } from '../domain/status.ts'
 import type { DeliveryKey } from './delivery-sources.ts'
+import type { DeliveryProgress } from './events.ts'
 import type { Order } from './paging.ts'
 import type { Reader } from './reader.ts'
 
 /** Where a delivery stands. */
-export interface ListedDelivery {
-  readonly id: string
+export interface ListedDelivery extends DeliveryProgress {
   readonly eventId: number
   readonly eventType: string | null
-  /** The subscription's number; `name` and `subscriptionId` are what users know it by. */
-  readonly subscription: number
-  readonly subscriptionId: string
-  readonly name: string
   readonly via: string
   readonly status: DeliveryStatus
-  /** Begun so far, one under way included. */
-  readonly attempts: number
-  readonly failures: number
-  readonly nextAt: Date | null
-  readonly lastError: string | null
-  readonly lastErrorAt: Date | null
-  /** While a worker has it under way: since when and until when. */
-  readonly leasedAt: Date | null
-  readonly leasedUntil: Date | null
-  /** Who holds it, or had it last. */
-  readonly worker: string | null
   readonly createdAt: Date
-  readonly updatedAt: Date
 }
 
 /** Those of the keys that are owed, in order. */

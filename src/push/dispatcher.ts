@@ -10,7 +10,7 @@ import { type Posted, postWebhook } from '../dispatch/webhook.ts'
 import { agent, type RequestParts } from '../dispatch/webhook-request.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
 import { deliveryId } from '../domain/id.ts'
-import type { Subscription } from '../domain/subscription.ts'
+import { type Subscription, webhookTimeoutMsDefault } from '../domain/subscription.ts'
 import { type EndpointChange, returnProbes, takeProbes } from '../operations/breaker.ts'
 import { type Endpoint, listEndpoints } from '../operations/endpoints.ts'
 import { findReplayed } from '../operations/replayed.ts'
@@ -131,7 +131,7 @@ export class Dispatcher {
     const { runner } = this.#options
     const isNew = !this.#served.has(no)
     const keys = this.#keys.of(endpoint)
-    this.#served.set(no, { ...endpoint, poolKey: id, timeoutMs: timeoutMs ?? 10_000, keys })
+    this.#served.set(no, { ...endpoint, poolKey: id, timeoutMs: timeoutMs ?? webhookTimeoutMsDefault, keys })
     const concurrency = Math.min(maxConcurrency ?? concurrencyDefault, concurrencyMax)
     // What cannot be signed here is left to those who have the key.
     const here: Subscription = keys.length > 0 ? subscription : { ...subscription, status: 'paused' }

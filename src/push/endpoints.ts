@@ -10,7 +10,7 @@ import { type Posted, postWebhook } from '../dispatch/webhook.ts'
 import { agent } from '../dispatch/webhook-request.ts'
 import { uuidv7 } from '../domain/id.ts'
 import { storedEvent } from '../domain/stored-event.ts'
-import type { SubscriptionDefinition } from '../domain/subscription.ts'
+import { type SubscriptionDefinition, webhookTimeoutMsDefault } from '../domain/subscription.ts'
 import { PosthornError } from '../errors.ts'
 import { readClock } from '../operations/clock.ts'
 import {
@@ -106,7 +106,7 @@ export class Endpoints {
       orderingKey: null,
       createdAtMs: nowMs,
     })
-    const target = { ...endpoint, poolKey: id, timeoutMs: timeoutMs ?? 10_000 }
+    const target = { ...endpoint, poolKey: id, timeoutMs: timeoutMs ?? webhookTimeoutMsDefault }
     const parts = {
       ...{ event, secrets, deliveryId, userAgent: agent, format: endpoint.format, headers: endpoint.headers },
       ...{ attempt: 1, lane: null, replay: null, timestamp: Math.floor(nowMs / 1000) },

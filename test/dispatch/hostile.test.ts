@@ -4,22 +4,11 @@ import { Worker } from 'node:worker_threads'
 import { gzipSync } from 'node:zlib'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import type { Sent } from '../../src/dispatch/sender.ts'
-import { errorClassOf, httpReceiver, localSender, post, rawReceiver } from './receiver.ts'
+import { errorClassOf, flood, httpReceiver, localSender, post, rawReceiver } from './receiver.ts'
 
 const ok = 'HTTP/1.1 200 OK\r\n'
 const chunked = `${ok}transfer-encoding: chunked\r\n\r\n`
 const rssGrowthMax = 50_000_000
-
-/** Writes as fast as it is read, until nobody reads. */
-function flood(socket: Socket, start: string, more: string | Buffer): void {
-  const chunk = Buffer.concat(Array(Math.ceil(65_536 / more.length)).fill(Buffer.from(more)))
-  const pour = () => {
-    while (!socket.destroyed && socket.write(chunk));
-  }
-  socket.on('drain', pour)
-  socket.write(start)
-  pour()
-}
 
 /** Several at once and again: growth that adds up shows. */
 async function bombard(answer: (socket: Socket) => void): Promise<{ sent: Sent[]; rssGrowth: number }> {

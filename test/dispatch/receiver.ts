@@ -32,6 +32,17 @@ export async function rawReceiver(answer: (socket: Socket) => void): Promise<Rec
   return await listening(createTcpServer((socket) => socket.on('data', () => answer(socket))))
 }
 
+/** Writes as fast as it is read, until nobody reads. */
+export function flood(socket: Socket, start: string, more: string | Buffer): void {
+  const chunk = Buffer.concat(Array(Math.ceil(65_536 / more.length)).fill(Buffer.from(more)))
+  const pour = () => {
+    while (!socket.destroyed && socket.write(chunk));
+  }
+  socket.on('drain', pour)
+  socket.write(start)
+  pour()
+}
+
 /** Nobody should ever connect to it. */
 export async function canary(host = '127.0.0.1'): Promise<Receiver> {
   return await listening(createTcpServer(), host)

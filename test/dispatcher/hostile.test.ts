@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { expect, test } from 'vitest'
-import { rawReceiver } from '../dispatch/receiver.ts'
+import { flood, rawReceiver } from '../dispatch/receiver.ts'
 import { useServers } from '../support/http.ts'
 import { openDispatching, openInbox, publish, settledTimes, subscribe } from './setup.ts'
 
@@ -69,17 +69,6 @@ function once(answer: (socket: Socket) => void): (socket: Socket) => void {
     answered.add(socket)
     answer(socket)
   }
-}
-
-/** Writes as fast as it is read, until nobody reads. */
-function flood(socket: Socket, start: string, more: string | Buffer): void {
-  const chunk = Buffer.concat(Array(Math.ceil(65_536 / more.length)).fill(Buffer.from(more)))
-  const pour = () => {
-    while (!socket.destroyed && socket.write(chunk));
-  }
-  socket.on('drain', pour)
-  socket.write(start)
-  pour()
 }
 
 /** One byte every so often, after the first ones. */

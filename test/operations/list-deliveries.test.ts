@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import type { PostgresDatabase } from '../../src/db/postgres.ts'
 import { type DeliveryStatus, deliveryStatuses } from '../../src/domain/delivery-status.ts'
 import { type DeliveryFilter, listDeliveries } from '../../src/operations/list-deliveries.ts'
 import { type Engine, useEngines } from './reading.ts'
@@ -121,14 +122,7 @@ test('an offset of several pages is skipped exactly', async () => {
   const engine = await openEngine()
   await engine.subscribe('s', ['note'])
   const { db } = engine
-  await db.query(
-    `insert into ${db.schema}.events (id, type, payload, owed, created_at)
-    select i, 'note', '1', '{1}', now() from generate_series(1, 2600) as i`,
-  )
-  await db.query(
-    `insert into ${db.schema}.audit (event_id, subscription, settlement, attempt, finished_at)
-    select i, 1, 'completed', 1, now() from generate_series(1, 2600) as i`,
-  )
+  await fill(db, 2_600, `'completed'`)
   const idsAt = async (offset: number) =>
     (await listDeliveries(db, { offset, limit: 2 })).deliveries.map(({ eventId }) => eventId)
   expect(await idsAt(999)).toEqual([1000, 1001])
@@ -143,15 +137,7 @@ test('a total is exact up to 10,000, and then near', async () => {
   const engine = await openEngine()
   await engine.subscribe('s', ['note'])
   const { db } = engine
-  await db.query(
-    `insert into ${db.schema}.events (id, type, payload, owed, created_at)
-    select i, 'note', '1', '{1}', now() from generate_series(1, 12000) as i`,
-  )
-  await db.query(
-    `insert into ${db.schema}.audit (event_id, subscription, settlement, attempt, finished_at)
-    select i, 1, case when i <= 9000 then 'cancelled' else 'completed' end::${db.schema}.settlement, 1, now()
-    from generate_series(1, 12000) as i`,
-  )
+  await fill(db, 12_000, `case when i <= 9000 then 'cancelled' else 'completed' end`)
   await db.query('analyze')
   const totalOf = async (filter: DeliveryFilter) => {
     const { total, totalIsEstimate } = await listDeliveries(db, filter)
@@ -169,3 +155,15 @@ test('a total is exact up to 10,000, and then near', async () => {
     expect(total).toBeLessThan(14_000)
   }
 })
+
+/** So many events, each owed once and settled. */
+async function fill(db: PostgresDatabase, events: number, settlement: string): Promise<void> {
+  await db.query(
+    `insert into ${db.schema}.events (id, type, payload, owed, created_at)
+    select i, 'note', '1', '{1}', now() from generate_series(1, ${events}) as i`,
+  )
+  await db.query(
+    `insert into ${db.schema}.audit (event_id, subscription, settlement, attempt, finished_at)
+    select i, 1, (${settlement})::${db.schema}.settlement, 1, now() from generate_series(1, ${events}) as i`,
+  )
+}
