@@ -39,11 +39,26 @@ create table __schema__.subscriptions (
   rate_per_second double precision,    -- leases begun per second over the whole fleet
   key_concurrency int,                 -- leased deliveries per concurrency_key over the whole fleet
   ramp int,                            -- webhooks: leased deliveries over the whole fleet while the endpoint recovers
+  -- Its queue (seed 002). Null: no limit, or the usual.
+  storage text not null default 'database' check (storage in ('database', 'memory')),
+  max_depth int,
+  high_watermark int,
+  on_full text check (on_full in ('refuse', 'hold')),
+  batch_size int,                      -- what a process leases at once, at most
+  processing_interval_ms int,          -- and how long it waits until it leases again
+  persistence_threshold int,           -- memory queues: how many may be in memory only
+  -- While it drains: what has a higher event id waits until it is resumed, and all transactions that began before
+  -- must have ended before it can be said to be drained.
+  drain_fence bigint,
+  drain_xid xid8,
+  drained_at timestamptz,
   version int not null default 1,      -- counts its changes, for whoever changes only what he has seen
   handler_seen_at timestamptz,         -- when a process with a handler for it last said so
   created_at timestamptz not null default __schema__.clock(),
   updated_at timestamptz not null default __schema__.clock()
 );
+-- What publishers have to ask about: hardly ever any.
+create index subscriptions_barring on __schema__.subscriptions (no) where status = 'draining' or storage = 'memory';
 create unique index subscriptions_name on __schema__.subscriptions (name) where status <> 'deleted';
 
 -- Where a type goes: one row per pattern. A type a.b.c is looked up as a.b.c, a.b.*, a.* and *.

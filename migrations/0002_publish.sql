@@ -135,6 +135,33 @@ create function __schema__.event_document(e __schema__.events) returns json lang
     'expires_at', e.expires_at, 'max_retries', e.max_retries, 'attributes', e.attributes, 'created_at', e.created_at)
 $$;
 
+-- Why an event is not taken, if it is not: a queue that it is owed to is full and refuses, or nobody but queues that
+-- drain, or that live in the memory of one process, would get it. With the name of such a queue.
+create function __schema__.refusal(owed int[], full_nos int[], draining_nos int[], memory_nos int[]) returns text
+  language sql stable as $$
+  select b.why || ':' || s.name
+  from (
+    select case
+      when owed && full_nos then 'full'
+      when owed = '{}' then null
+      when owed <@ memory_nos then 'memory'
+      when owed <@ draining_nos then 'draining'
+    end as why
+  ) as b
+  join __schema__.subscriptions s on s.no = any(owed) and s.no = any(
+    case b.why when 'full' then full_nos when 'memory' then memory_nos else draining_nos end)
+  where b.why is not null
+  order by s.no
+  limit 1
+$$;
+
+-- The queues among these that are past their high watermark, by name.
+create function __schema__.pressed(owed int[], pressed_nos int[]) returns text language sql stable as $$
+  select string_agg(s.name, ',' order by s.no)
+  from __schema__.subscriptions s
+  where s.no = any(owed) and s.no = any(pressed_nos)
+$$;
+
 -- Events of one kind, without key, delay, expiry or limit of their own, or all with an ordering key: most calls.
 -- They need no sorting out. Where the publishing process has a runner that waits for work, an unkeyed delivery is
 -- leased to it at once, so that its handler starts after one commit instead of two.
@@ -209,7 +236,8 @@ end $$;
 
 -- Publishes many at once. All arguments are arrays of one length, or null where no event has that field;
 -- the library has checked them. Returns a row per event, in the order given. A row with `conflict` was not
--- stored: its idempotency key belongs to another event (whose id is returned).
+-- stored: its idempotency key belongs to another event (whose id is returned). Nor was one with `refused`: that says
+-- why, and of it there is no trace.
 create function __schema__.publish_many(
   payloads text[],
   types text[],
@@ -236,10 +264,13 @@ create function __schema__.publish_many(
   idle int[] default null,  -- subscriptions whose runner in this process waits: they may get theirs leased at once
   idle_lease_ms int[] default null,
   token bigint default null,
-  worker int default null
+  worker int default null,
+  together boolean default false   -- where one is refused, none is stored
 ) returns table (
   place int, id bigint, replayed boolean, conflict boolean, owed text, created_at timestamptz, handed text,
-  ends_at timestamptz   -- when it expires, if its type has it expire
+  ends_at timestamptz,   -- when it expires, if its type has it expire
+  refused text,
+  pressed text           -- queues it is owed to that are past their high watermark
 )
 language plpgsql
 set enable_nestloop = off   -- the planner takes every array for ten elements
@@ -261,8 +292,30 @@ declare
   owed_alike int[];
   picky_alike boolean;
   handed_over text;
+  full_nos int[];          -- queues that refuse
+  pressed_nos int[];       -- and those past their high watermark
+  draining_nos int[];
+  memory_nos int[];
+  refusals text[];         -- by place, as places
+  pressed_lists text[];
+  is_refusing boolean;
 begin
   given_ids := array(select nextval('__schema__.event_ids') from generate_series(1, cardinality(payloads)));
+
+  -- Hardly ever any, and then found by a small index.
+  select array_agg(b.no) filter (where b.bar = 'full'), array_agg(b.no) filter (where b.bar in ('full', 'high')),
+    array_agg(b.no) filter (where b.bar = 'draining'), array_agg(b.no) filter (where b.bar = 'memory')
+  into full_nos, pressed_nos, draining_nos, memory_nos
+  from (
+    select q.subscription as no, case when q.is_refusing then 'full' else 'high' end as bar
+    from __schema__.queue_pressure q
+    where q.level <> 'none'
+    union all
+    select s.no, case when s.storage = 'memory' then 'memory' else 'draining' end
+    from __schema__.subscriptions s
+    where (s.status = 'draining' or s.storage = 'memory') and s.status <> 'deleted'
+  ) as b;
+  is_refusing := num_nonnulls(full_nos, draining_nos, memory_nos) > 0;
 
   if num_nonnulls(concurrency_keys, run_ats, expires_ats, max_retries_list, idempotency_keys, require_routes) = 0
     and coalesce(types[1] = all(types), types is null)
@@ -273,6 +326,15 @@ begin
     select r.owed, r.picky into owed_alike, picky_alike
     from __schema__.route(types[1], string_to_array(tag_lists[1], ',')) as r;
   end if;
+  if not picky_alike and is_refusing then
+    refused := __schema__.refusal(owed_alike, full_nos, draining_nos, memory_nos);
+    if refused is not null then
+      return query
+        select u.place::int, u.id, false, false, ''::text, moment, null::text, null::timestamptz, publish_many.refused, null::text
+        from unnest(given_ids) with ordinality as u(id, place);
+      return;
+    end if;
+  end if;
   if not picky_alike then
     handed_over := __schema__.publish_alike(given_ids, types[1], tag_lists[1], owed_alike, moment, payloads, titles,
       descriptions, ordering_keys, versions, sources, timestamps, correlation_ids, causation_ids, traceparents,
@@ -282,7 +344,8 @@ begin
       perform pg_notify('posthorn.' || btrim('__schema__', '"'), wake);
     end if;
     return query
-      select u.place::int, u.id, false, false, array_to_string(owed_alike, ','), moment, handed_over, null::timestamptz
+      select u.place::int, u.id, false, false, array_to_string(owed_alike, ','), moment, handed_over, null::timestamptz,
+        null::text, case when pressed_nos is not null then __schema__.pressed(owed_alike, pressed_nos) end
       from unnest(given_ids) with ordinality as u(id, place);
     return;
   end if;
@@ -349,13 +412,20 @@ begin
       ) as f
       where k.picky
     ),
-    routed as materialized (
-      select i.*, coalesce(l.owed, k.owed) as owed, l.fields, coalesce(i.require_route, k.require_route, false) as must_route,
+    judged as materialized (
+      select i.*, coalesce(l.owed, k.owed) as owed, l.fields,
+        case when is_refusing then __schema__.refusal(coalesce(l.owed, k.owed), full_nos, draining_nos, memory_nos) end
+          as refused, coalesce(i.require_route, k.require_route, false) as must_route,
         coalesce(i.expires_at, greatest(moment, i.run_at) + k.max_age_ms * interval '1 ms') as ends_at,
         case when i.run_at > moment then i.run_at end as due_at
       from item i
       join kind k on coalesce(k.type, '') = coalesce(i.type, '') and coalesce(k.tag_list, '') = coalesce(i.tag_list, '')
       left join looked_into l on l.place = i.place
+    ),
+    routed as materialized (
+      select j.*
+      from judged j
+      where j.refused is null and not (together and exists (select 1 from judged r where r.refused is not null))
     ),
     stored as (
       insert into __schema__.events (id, type, title, description, tags, payload, ordering_key, concurrency_key,
@@ -407,15 +477,31 @@ begin
       where d.due_at is null and num_nonnulls(d.ordering_key, d.concurrency_key) > 0
       group by d.no, d.tags, d.expires_at, d.max_failures, (d.place - 1) / 1000
     )
-    select array_agg(r.place), array_agg(r.id),
-      array_agg(case when r.must_route and r.owed = '{}' then '-' else array_to_string(r.owed, ',') end),   -- buried at once
-      array_agg(r.id) filter (where r.must_route and r.owed = '{}'), array_agg(case when r.expires_at is null then r.ends_at end)
-    into places, ids, owed_lists, unrouted_ids, ends
-    from routed r;
+    select array_agg(j.place), array_agg(j.id),
+      array_agg(case when j.must_route and j.owed = '{}' then '-' else array_to_string(j.owed, ',') end),   -- buried at once
+      (select array_agg(r.id) filter (where r.must_route and r.owed = '{}') from routed r),
+      array_agg(case when j.expires_at is null then j.ends_at end), array_agg(j.refused),
+      array_agg(case when pressed_nos is not null then __schema__.pressed(j.owed, pressed_nos) end)
+    into places, ids, owed_lists, unrouted_ids, ends, refusals, pressed_lists
+    from judged j;
 
   return query
-    select u.place, u.id, false, false, u.owed, moment, null::text, u.ends_at
-    from unnest(places, ids, owed_lists, ends) as u(place, id, owed, ends_at);
+    select u.place, u.id, false, false, case when u.refused is null then u.owed else '' end, moment, null::text, u.ends_at,
+      u.refused, u.pressed
+    from unnest(places, ids, owed_lists, ends, refusals, pressed_lists) as u(place, id, owed, ends_at, refused, pressed);
+
+  if is_refusing and idempotency_keys is not null then
+    -- As if they had never come, and so were those that only repeat them.
+    delete from __schema__.idempotency_keys k
+    using unnest(idempotency_keys, scopes, given_ids) as g(key, scope, id), unnest(ids, refusals) as r(id, refused)
+    where r.refused is not null and g.id = r.id and k.scope = coalesce(g.scope, '') and k.key = g.key and k.event_id = g.id;
+    return query
+      select p.place, given_ids[p.place], false, false, ''::text, moment, null::text, null::timestamptz, r.refused, null::text
+      from unnest(known_places) as p(place)
+      join unnest(places, refusals) as r(place, refused) on r.refused is not null
+        and idempotency_keys[r.place] = idempotency_keys[p.place]
+        and scopes[r.place] is not distinct from scopes[p.place];
+  end if;
 
   if unrouted_ids is not null then
     insert into __schema__.dead_letters (id, event_id, kind, reason, attempts, failures, event_snapshot, buried_at)
@@ -433,7 +519,9 @@ begin
           then '-' else array_to_string(e.owed, ',') end,
         k.created_at,
         null::text,
-        case when expires_ats[p.place] is null then e.expires_at end
+        case when expires_ats[p.place] is null then e.expires_at end,
+        null::text,
+        null::text
       from unnest(known_places) as p(place)
       join __schema__.idempotency_keys k on k.key = idempotency_keys[p.place] and k.scope = coalesce(scopes[p.place], '')
       left join __schema__.events e on e.id = k.event_id
@@ -510,6 +598,12 @@ begin
     array[sha256(convert_to(json_build_array(type, payload, title, description, tag_list, ordering_key, concurrency_key,
       run_at, expires_at, max_retries, correlation_id, causation_id, traceparent, require_route)::text, 'UTF8'))],
     array[require_route], null, null, case when notify then '' end);
+  if answer.refused is not null then
+    raise exception 'The event is not taken: the queue % is %.', substring(answer.refused from ':(.*)$'),
+      case split_part(answer.refused, ':', 1)
+        when 'full' then 'full' when 'draining' then 'draining' else 'in the memory of another process' end
+      using errcode = 'PHQ01';
+  end if;
   if answer.conflict then
     raise exception 'The idempotency key % was used before for another event (id %).', idempotency_key, answer.id
       using errcode = '22023';

@@ -65,6 +65,16 @@ const errors = {
     status: 409,
     message: 'Event {eventId} is leased through several subscriptions ({subscriptions}): say which.',
   },
+  QUEUE_FULL: { status: 429, message: 'The queue {queue} is full: try again in {retryAfterSeconds} s.' },
+  QUEUE_DRAINING: {
+    status: 409,
+    message: 'The event is owed to nobody but the queue {queue}, which is draining: resume it first.',
+  },
+  QUEUE_ELSEWHERE: {
+    status: 409,
+    message:
+      'The event is owed to nobody but the queue {queue}, which is in the memory of another process: publish it there.',
+  },
   NAME_TAKEN: { status: 409, message: 'There is a subscription {name} already.' },
   CHANGED_MEANWHILE: {
     status: 412,

@@ -29,6 +29,7 @@ import { isRouted } from './operations/routes.ts'
 import { readStats } from './operations/stats.ts'
 import { rememberWorker } from './operations/workers.ts'
 import { Publisher } from './publish/publisher.ts'
+import { tellPublished } from './published.ts'
 import { Pull } from './pull/pull.ts'
 import { Push } from './push/push.ts'
 import { Refresher } from './refresher.ts'
@@ -85,10 +86,9 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const trouble = (error: unknown, doing: string) =>
       log.error({ err: error, doing }, 'Trouble while working')
     const worker = rememberWorker(db, config.workerId)
-    const tell = guard(
-      (answer: PublishAnswer, events: readonly NewEvent[]) => this.#published(answer, events),
-      log,
-    )
+    const tell = guard((answer: PublishAnswer, events: readonly NewEvent[]) => {
+      tellPublished(publishHooks, answer, events)
+    }, log)
     const publisher = new Publisher({
       db,
       catalogue,
@@ -107,6 +107,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
         tell(answer, events)
         await taken
       },
+      pressed: guard((queues: readonly string[]) => this.#pressed(queues), log),
       took: (ms) => metrics.publishSeconds.observe(ms / 1000),
       trouble,
     })
@@ -131,6 +132,13 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     this.#roster = roster
     this.#processId = processId
     this.#channel = channel
+    const publishHooks = {
+      ...{ events: this.events, metrics },
+      unrouted: (ids: readonly number[]) => this.#upkeep.unrouted(ids),
+      offer: pull.published.bind(pull),
+      isServed: (no: number) => roster.get(no) !== undefined,
+      wake: () => this.#runner.wake(),
+    }
     const publishIfWanted = async (event: EventInput) => {
       if (await isRouted(db, event.type as string)) await publisher.publish(event)
     }
@@ -278,18 +286,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     this.#refresher.soon()
   }
 
-  #published({ published, runs }: PublishAnswer, events: readonly NewEvent[]): void {
-    this.metrics.published.inc(published.length)
-    const unrouted = published.filter((event) => event.owed.length === 0)
-    if (unrouted.length > 0) this.metrics.unrouted.inc(unrouted.length)
-    // A repeat was told when it was first published.
-    const first = unrouted.filter((event) => !event.replayed && !event.conflict)
-    if (first.length > 0) this.#upkeep.unrouted(first.map((event) => event.id))
-    if (this.events.listenerCount('published') > 0) this.events.emit('published', published)
-    this.pull.published(published.map(({ owed }, place) => ({ owed, tags: events[place]?.tags ?? null })))
-    // Within the process no database is needed to wake up, and what was handed over needs no waking.
-    const handed = new Set(runs.map((run) => run.subscription))
-    const isWaited = (no: number) => this.#roster.get(no) !== undefined && !handed.has(no)
-    if (published.some((event) => event.owed.some(isWaited))) this.#runner.wake()
+  #pressed(queues: readonly string[]): void {
+    for (const queue of queues) this.events.emit('backpressure', { queue })
   }
 }

@@ -51,6 +51,7 @@ const rings: Record<string, readonly string[]> = {
     'observe',
   ],
   http: ['http', 'cloudevents', 'hub', 'domain', 'observe'],
+  published: ['domain', 'observe', 'operations'],
   observers: ['pull', 'push', 'consume', 'domain', 'hub', 'observe', 'upkeep'],
   create: ['*'],
   posthorn: ['*'],

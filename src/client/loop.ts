@@ -1,5 +1,6 @@
 import { Runner } from '../consume/runner.ts'
 import { Share } from '../consume/share.ts'
+import { defineQueue } from '../domain/queue.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import { PosthornHttpError } from './errors.ts'
 import { HttpSource } from './source.ts'
@@ -91,5 +92,7 @@ function subscriptionOf({
     maxConcurrency: prefetch ? null : Number.POSITIVE_INFINITY,
     ratePerSecond: null,
     keyConcurrency: null,
+    storage: 'database',
+    queue: defineQueue({}),
   }
 }

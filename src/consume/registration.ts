@@ -1,5 +1,6 @@
 import {
   defineSubscription,
+  type HandledOptions,
   integer,
   type SubscriptionDefinition,
   type SubscriptionOptions,
@@ -7,7 +8,7 @@ import {
 import { PosthornError } from '../errors.ts'
 import type { Handler } from './attempt.ts'
 
-export interface HandlerOptions extends SubscriptionOptions {
+export interface HandlerOptions extends SubscriptionOptions, HandledOptions {
   /** How many attempts this process runs at once. Default 10. */
   readonly concurrency?: number
 }

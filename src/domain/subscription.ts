@@ -1,6 +1,7 @@
 import { PosthornError } from '../errors.ts'
 import { type EventFilter, parseFilter, parsePointer } from './filter.ts'
 import { checkPattern } from './pattern.ts'
+import { defineQueue, type QueueConfig, type QueueOptions, type QueueStorage } from './queue.ts'
 import { checkRetryPolicy, defaultRetry, type RetryPolicy } from './retry.ts'
 import { parseTags } from './tags.ts'
 
@@ -25,6 +26,8 @@ export interface SubscriptionDefinition {
   readonly maxConcurrency: number | null
   readonly ratePerSecond: number | null
   readonly keyConcurrency: number | null
+  readonly storage: QueueStorage
+  readonly queue: QueueConfig
 }
 
 export type SubscriptionStatus = 'active' | 'paused' | 'draining' | 'suspended' | 'deleted'
@@ -43,7 +46,7 @@ export function isLimited({ maxConcurrency, ratePerSecond, ramp }: Subscription)
   return maxConcurrency !== null || ratePerSecond !== null || ramp !== null
 }
 
-export interface SubscriptionOptions {
+export interface SubscriptionOptions extends QueueOptions {
   readonly name: string
   readonly tags?: string | readonly string[]
   /** `{"/payload/paid": true}`: takes only events for which all of this holds. */
@@ -60,6 +63,12 @@ export interface SubscriptionOptions {
   readonly keyConcurrency?: number
 }
 
+/** What only the subscriptions of handlers can be. */
+export interface HandledOptions {
+  /** `memory`: events pass through the memory of this process, and what a crash can lose is what came last. */
+  readonly storage?: QueueStorage
+}
+
 export const webhookTimeoutMsDefault = 10_000
 
 const defaults = {
@@ -71,7 +80,7 @@ const defaults = {
 export function defineSubscription(
   via: SubscriptionDefinition['via'],
   types: readonly string[],
-  options: SubscriptionOptions,
+  options: SubscriptionOptions & HandledOptions,
 ): SubscriptionDefinition {
   for (const type of types) checkPattern(type)
   const { name, tags, filter, orderingKey, retry, leaseMs, timeoutMs, onExhausted } = options
@@ -81,6 +90,9 @@ export function defineSubscription(
   if (onExhausted !== undefined && onExhausted !== 'skip' && onExhausted !== 'block') {
     throw badOption('onExhausted', '"skip" or "block"', onExhausted)
   }
+  const { storage = 'database' } = options
+  if (storage !== 'database' && storage !== 'memory')
+    throw badOption('storage', '"database" or "memory"', storage)
   if (filter !== undefined) parseFilter(filter)
   if (orderingKey !== undefined) parsePointer('ordering_key', orderingKey)
   return Object.freeze({
@@ -98,6 +110,8 @@ export function defineSubscription(
     maxConcurrency: optional('maxConcurrency', options.maxConcurrency, 1, 100_000),
     ratePerSecond: rate(options.ratePerSecond),
     keyConcurrency: optional('keyConcurrency', options.keyConcurrency, 1, 100_000),
+    storage,
+    queue: defineQueue(options),
   })
 }
 

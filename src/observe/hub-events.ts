@@ -8,6 +8,8 @@ export interface HubEvents {
   settled: [delivery: { subscription: string; eventId: number; settlement: string; executionMs: number }]
   /** With no subscription: an event that nobody wanted, buried because a route was required. */
   buried: [delivery: { subscription: string | null; eventId: number; reason: string }]
+  /** Events were just published to a queue that is past its high watermark. */
+  backpressure: [{ queue: string }]
   lost: [delivery: { subscription: string; eventId: number; why: string }]
 }
 

@@ -13,6 +13,8 @@ export interface PublishRequest {
   readonly wake: string | null
   /** Who in this process waits for work: unkeyed deliveries of theirs may be leased to them at once. */
   readonly idle?: IdleRunner
+  /** `together`: where one is refused, none is stored. */
+  readonly refuse?: 'each' | 'together'
 }
 
 export interface IdleRunner {
@@ -34,6 +36,16 @@ export interface Published {
   readonly createdAt: Date
   /** When it expires because its type does; null if it says so itself, or never does. */
   readonly endsAt: Date | null
+  /** Why it was not stored; null: it was. */
+  readonly refused: Refusal | null
+  /** The queues it is owed to that are past their high watermark, by name. */
+  readonly pressed: readonly string[]
+}
+
+/** A queue that does not take it: full, draining, or in the memory of another process. */
+export interface Refusal {
+  readonly why: 'full' | 'draining' | 'memory'
+  readonly queue: string
 }
 
 export interface PublishAnswer {
@@ -59,7 +71,10 @@ export async function publishIn(
 ): Promise<Published[]> {
   const { rows } = await tx.query(publishStatement(db).text, publishValues(request))
   return inOrder(
-    (rows as NamedRow[]).map((r) => [r.places, r.ids, r.replayed, r.conflict, r.owed, r.at, null, r.ends]),
+    (rows as NamedRow[]).map((r) => [
+      ...([r.places, r.ids, r.replayed, r.conflict, r.owed, r.at, null, r.ends] as const),
+      ...([r.refused, r.pressed] as const),
+    ]),
   )
 }
 
@@ -74,15 +89,16 @@ interface Schema {
 const publishStatement = defineStatement(
   'publish',
   `select string_agg(place::text, ',') as places, string_agg(id::text, ',') as ids, replayed, conflict, owed,
-    date_part('epoch', created_at) * 1000 as at, handed, date_part('epoch', ends_at) * 1000 as ends
+    date_part('epoch', created_at) * 1000 as at, handed, date_part('epoch', ends_at) * 1000 as ends,
+    refused, pressed
   from __schema__.publish_many($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
     $8::text[], $9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text[], $14::timestamptz[],
     $15::timestamptz[], $16::smallint[], $17::text[], $18::bytea[], $19::boolean[], $20::text[], $21::text[], $22, $23::int[],
-    $24::int[], $25::bigint, $26::int)
-  group by replayed, conflict, owed, created_at, handed, ends_at`,
+    $24::int[], $25::bigint, $26::int, $27::boolean)
+  group by replayed, conflict, owed, created_at, handed, ends_at, refused, pressed`,
 )
 
-function publishValues({ events, wake, idle }: PublishRequest): unknown[] {
+function publishValues({ events, wake, idle, refuse = 'each' }: PublishRequest): unknown[] {
   const keyed = events.some((event) => event.idempotencyKey !== null)
   return [
     textArray(events.map((event) => event.payloadText)),
@@ -111,6 +127,7 @@ function publishValues({ events, wake, idle }: PublishRequest): unknown[] {
     idle === undefined ? null : numberArray(idle.subscriptions.map((subscription) => subscription.leaseMs)),
     idle?.token ?? null,
     idle?.worker ?? null,
+    refuse === 'together',
   ]
 }
 
@@ -143,6 +160,8 @@ type PublishRow = [
   createdAtMs: number,
   handed: string | null,
   endsAtMs: number | null,
+  refused: string | null,
+  pressed: string | null,
 ]
 
 interface NamedRow {
@@ -153,11 +172,16 @@ interface NamedRow {
   readonly owed: string | null
   readonly at: number
   readonly ends: number | null
+  readonly refused: string | null
+  readonly pressed: string | null
 }
 
 function inOrder(rows: readonly PublishRow[]): Published[] {
   const published: Published[] = []
-  for (const [places, ids, replayed, conflict, owedText, createdAtMs, , endsAtMs] of rows) {
+  for (const [places, ids, replayed, conflict, owedText, createdAtMs, , endsAtMs, ...bars] of rows) {
+    const [refusedText, pressedText] = bars
+    const refused = refusedText === null ? null : toRefusal(refusedText)
+    const pressed = pressedText?.split(',') ?? []
     const unwanted = owedText === '-'
     const owed = owedText && !unwanted ? owedText.split(',').map(Number) : []
     const createdAt = new Date(createdAtMs)
@@ -172,10 +196,18 @@ function inOrder(rows: readonly PublishRow[]): Published[] {
         unwanted,
         createdAt,
         endsAt,
+        refused,
+        pressed,
       }
     }
   }
   return published
+}
+
+/** Such as `full:billing`; a name may hold colons, a reason does not. */
+function toRefusal(text: string): Refusal {
+  const colon = text.indexOf(':')
+  return { why: text.slice(0, colon) as Refusal['why'], queue: text.slice(colon + 1) }
 }
 
 /** The runs that were leased as they were published, as a lease would have returned them. */

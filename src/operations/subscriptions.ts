@@ -49,6 +49,13 @@ async function writeSubscription(
     definition.maxConcurrency,
     definition.ratePerSecond,
     definition.keyConcurrency,
+    definition.storage,
+    definition.queue.maxQueueDepth,
+    definition.queue.highWatermark,
+    definition.queue.onFull,
+    definition.queue.batchSize,
+    definition.queue.processingInterval,
+    definition.queue.persistenceThreshold,
   ])
   const subscription = subscriptionFromRow(row as SubscriptionRow)
   await tx.run(routeStatement(db), [subscription.no, definition.types])
@@ -175,13 +182,21 @@ export async function abandonedSubscriptions(db: Database): Promise<string[]> {
 const upsertStatement = defineStatement(
   'upsert_subscription',
   `insert into __schema__.subscriptions as s (id, name, via, types, tags, filter, conditions, key_pointer, key_path, on_exhausted, retry,
-    lease_ms, timeout_ms, max_concurrency, rate_per_second, key_concurrency, handler_seen_at)
-  values (__schema__.uuid_v7(), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, __schema__.clock())
+    lease_ms, timeout_ms, max_concurrency, rate_per_second, key_concurrency, storage, max_depth, high_watermark, on_full,
+    batch_size, processing_interval_ms, persistence_threshold, handler_seen_at)
+  values (__schema__.uuid_v7(), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
+    $20, $21, $22, __schema__.clock())
   on conflict (name) where status <> 'deleted' do update
   set types = excluded.types, tags = excluded.tags, filter = excluded.filter, conditions = excluded.conditions,
     key_pointer = excluded.key_pointer, key_path = excluded.key_path, on_exhausted = excluded.on_exhausted, retry = excluded.retry,
     lease_ms = excluded.lease_ms, timeout_ms = excluded.timeout_ms, max_concurrency = excluded.max_concurrency,
     rate_per_second = excluded.rate_per_second, key_concurrency = excluded.key_concurrency,
+    storage = excluded.storage,
+    -- What the definition does not say stays as an operator has set it.
+    max_depth = coalesce(excluded.max_depth, s.max_depth), high_watermark = coalesce(excluded.high_watermark, s.high_watermark),
+    on_full = coalesce(excluded.on_full, s.on_full), batch_size = coalesce(excluded.batch_size, s.batch_size),
+    processing_interval_ms = coalesce(excluded.processing_interval_ms, s.processing_interval_ms),
+    persistence_threshold = coalesce(excluded.persistence_threshold, s.persistence_threshold),
     handler_seen_at = excluded.handler_seen_at, updated_at = __schema__.clock()
   returning ${subscriptionColumns}`,
 )

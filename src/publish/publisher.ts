@@ -13,6 +13,7 @@ import {
 } from '../operations/publish.ts'
 import { portionsOf } from '../portions.ts'
 import { GroupCommit, isKeyed, lockTimeoutMs, statementLimits } from './group-commit.ts'
+import { refusalError } from './refusal.ts'
 
 export interface PublishOptions {
   /** Your own transaction: the events exist if and when it commits. */
@@ -29,6 +30,8 @@ export interface PublishedEvent {
   /** To how many subscriptions it is owed. */
   readonly deliveries: number
   readonly createdAt: Date
+  /** Queues it is owed to that are past their high watermark, by name: publish more slowly. */
+  readonly backpressure: readonly string[]
 }
 
 export interface PublisherOptions {
@@ -41,6 +44,8 @@ export interface PublisherOptions {
   /** Who would begin this many deliveries at once. */
   readonly idle: (events: number) => Promise<IdleRunner | undefined>
   readonly published: (answer: PublishAnswer, events: readonly NewEvent[], askedAt: number) => Promise<void>
+  /** Queues that events were just published to are past their high watermark. */
+  readonly pressed: (queues: readonly string[]) => void
   /** How long a call took, from its beginning until its events were committed and told. */
   readonly took: (ms: number) => void
   readonly trouble: (error: unknown, doing: string) => void
@@ -76,7 +81,7 @@ export class Publisher {
     const calledAt = performance.now()
     const answer = await this.#group.add(this.#routed(event))
     this.#options.took(performance.now() - calledAt)
-    return answer
+    return taken(answer)
   }
 
   /** All or nothing, in the order given; throws when a key was used for another event. */
@@ -137,8 +142,9 @@ export class Publisher {
   ): Promise<PublishedEvent[]> {
     const answers: PublishedEvent[] = []
     for (const portion of portionsOf(events, callLimits)) {
-      const request = { events: portion, wake: notify ? '' : null }
-      const published = await publishIn(tx, this.#options.db, request)
+      const request = { events: portion, wake: notify ? '' : null, refuse: 'together' } as const
+      const published = (await publishIn(tx, this.#options.db, request)).map(taken)
+      this.#tellPressure(published)
       for (const [position, one] of published.entries()) {
         answers.push(this.#answer(portion[position] as NewEvent, one))
       }
@@ -149,7 +155,7 @@ export class Publisher {
   async #publishAll(events: readonly NewEvent[]): Promise<readonly Published[]> {
     const { db } = this.#options
     const portions = portionsOf(events, callLimits)
-    if (portions.length === 1 && !isKeyed(events)) return this.#publishAtOnce(events)
+    if (portions.length === 1 && !isKeyed(events)) return this.#publishAtOnce(events, 'together')
     const told: (string | null)[] = []
     const all = await db.transaction(async (tx) => {
       const connection = { query: tx.query.bind(tx), run: tx.run.bind(tx), schema: db.schema }
@@ -157,7 +163,7 @@ export class Publisher {
       for (const portion of portions) {
         const wake = this.#wake()
         told.push(wake)
-        const request = { events: portion, wake }
+        const request = { events: portion, wake, refuse: 'together' } as const
         published.push(...(await publish(connection, request)).published)
       }
       // Thrown inside, so that nothing of the call is stored.
@@ -165,17 +171,23 @@ export class Publisher {
       return published
     })
     if (told.includes(null)) this.#noticeSoon()
+    this.#tellPressure(all)
     await this.#options.published({ published: all, runs: [] }, events, performance.now())
     return all
   }
 
-  async #publishAtOnce(events: readonly NewEvent[]): Promise<readonly Published[]> {
+  async #publishAtOnce(
+    events: readonly NewEvent[],
+    refuse: 'each' | 'together' = 'each',
+  ): Promise<readonly Published[]> {
     const { db, idle, published, trouble } = this.#options
     const runner = await idle(events.length)
     const askedAt = performance.now()
     const wake = this.#wake()
     const connection = isKeyed(events) ? impatient(db) : db
-    const answer = await publish(connection, { events, wake, ...(runner && { idle: runner }) })
+    const answer = await publish(connection, { events, wake, refuse, ...(runner && { idle: runner }) })
+    if (refuse === 'together') answer.published.forEach(taken)
+    this.#tellPressure(answer.published)
     if (wake === null) this.#noticeSoon()
     // They are stored: whatever goes wrong from here on must not have them stored again.
     await published(answer, events, askedAt).catch((error: unknown) =>
@@ -184,9 +196,15 @@ export class Publisher {
     return answer.published
   }
 
-  #answer(event: NewEvent, { id, replayed, conflict, owed, createdAt }: Published): PublishedEvent {
+  #tellPressure(published: readonly Published[]): void {
+    const queues = new Set(published.flatMap(({ pressed }) => pressed))
+    if (queues.size > 0) this.#options.pressed([...queues])
+  }
+
+  #answer(event: NewEvent, published: Published): PublishedEvent {
+    const { id, replayed, conflict, owed, createdAt, pressed } = taken(published)
     if (conflict) throw new PosthornError('IDEMPOTENCY_MISMATCH', { key: event.idempotencyKey, eventId: id })
-    return { id, replayed, deliveries: owed.length, createdAt }
+    return { id, replayed, deliveries: owed.length, createdAt, backpressure: pressed }
   }
 
   /** Tells others within the commit when that is rare, else a moment later for all: NOTIFY serialises commits. */
@@ -215,6 +233,12 @@ export class Publisher {
       trouble(error, 'notifying other processes')
     }
   }
+}
+
+/** Throws if a queue did not take it. */
+function taken(published: Published): Published {
+  if (published.refused !== null) throw refusalError(published.refused)
+  return published
 }
 
 async function validate(catalogue: Catalogue, input: EventInput): Promise<EventInput> {

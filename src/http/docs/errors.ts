@@ -104,6 +104,7 @@ const detailWords: ErrorDetails = {
   subscriptions: 'billing, audit',
   subscription: 'billing',
   name: 'billing',
+  queue: 'work',
   events: 12,
   rounds: 5,
   keyId: '9f2c61d0',

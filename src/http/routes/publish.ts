@@ -19,8 +19,16 @@ const publishErrors = [
   'BODY_TOO_LARGE',
   'UNSUPPORTED_MEDIA_TYPE',
   'IDEMPOTENCY_MISMATCH',
+  'QUEUE_FULL',
+  'QUEUE_DRAINING',
+  'QUEUE_ELSEWHERE',
   'COMMIT_UNKNOWN',
 ] as const
+
+const headers = {
+  'Idempotency-Replayed': '`true`: all of it had been stored before, and this is the first answer again.',
+  'Posthorn-Backpressure': 'Queues that are past their high watermark, by name: publish more slowly.',
+}
 
 export function publishRoutes(hub: Hub): Route[] {
   return [
@@ -50,8 +58,9 @@ export function publishRoutes(hub: Hub): Route[] {
         201: {
           description: 'Stored as work: it has tags. Or all events of a CloudEvents batch.',
           schema: z.union([schemas.event, schemas.storedBatch]),
+          headers,
         },
-        202: { description: 'Stored for whoever wants its type.', schema: schemas.event },
+        202: { description: 'Stored for whoever wants its type.', schema: schemas.event, headers },
       },
       errors: [...publishErrors, 'KEY_HELD'],
       handle: (call) => {
@@ -76,7 +85,7 @@ export function publishRoutes(hub: Hub): Route[] {
           'application/cloudevents-batch+json': { schema: sent.cloudEvents },
         },
       },
-      responses: { 201: { description: 'All are stored.', schema: schemas.storedBatch } },
+      responses: { 201: { description: 'All are stored.', schema: schemas.storedBatch, headers } },
       errors: publishErrors,
       handle: (call) => publishMany(hub, call),
     }),
@@ -96,7 +105,7 @@ async function publishOne(hub: Hub, { bytes, caller, request }: PublishCall) {
     text: published.replayed
       ? await replayedText(hub, event, published)
       : await publishedText(hub, event, published),
-    ...(published.replayed && { headers: { 'idempotency-replayed': 'true' } }),
+    headers: headersOf([published]),
   }
 }
 
@@ -106,11 +115,15 @@ async function publishMany(hub: Hub, { bytes, caller, request }: PublishCall) {
   const texts = await Promise.all(
     events.map((event, place) => publishedText(hub, event, published[place] as Published)),
   )
-  const replayed = published.every((one) => one.replayed)
+  return { status: 201, text: `{"events":[${texts.join(',')}]}`, headers: headersOf(published) }
+}
+
+/** Whether all of it had been stored before, and which of its queues are past their high watermark. */
+function headersOf(published: readonly Published[]): Record<string, string> {
+  const pressed = new Set(published.flatMap((one) => one.pressed))
   return {
-    status: 201,
-    text: `{"events":[${texts.join(',')}]}`,
-    ...(replayed && { headers: { 'idempotency-replayed': 'true' } }),
+    ...(published.every(({ replayed }) => replayed) && { 'idempotency-replayed': 'true' }),
+    ...(pressed.size > 0 && { 'posthorn-backpressure': [...pressed].join(', ') }),
   }
 }
 

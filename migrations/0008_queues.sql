@@ -1,0 +1,157 @@
+-- Queues with state: how full they are, what they have done, and what is recorded of that.
+--
+--   queue_pressure      how deep those with a limit are, as measured about every fifth of a second
+--   queue_tallies       what each settling statement has done, until it is added up
+--   queue_counters      the same, added up
+--   event_queue_state   seed 002's document, as of the last checkpoint; its status and config as of now
+--   queue_checkpoints   how far a queue had come, and when
+--   queue_recoveries    what a start found unfinished
+
+create table __schema__.queue_pressure (
+  subscription int primary key,
+  level text not null check (level in ('none', 'high', 'full')),
+  is_refusing boolean not null,            -- full, and publishers are turned away
+  depth bigint not null,                   -- deliveries that wait or are leased; not counted beyond the limit
+  latest_id bigint not null,               -- the last event id that had been drawn: it can't have grown by more since
+  measured_at timestamptz not null
+) with (fillfactor = 50);
+create index queue_pressure_level on __schema__.queue_pressure (subscription) where level <> 'none';
+
+-- Counted where attempts are recorded, so that no statement can forget it: one row per statement and queue.
+create table __schema__.queue_tallies (
+  id bigint generated always as identity primary key,
+  subscription int not null,
+  processed int not null,
+  errors int not null,
+  timed int not null,                      -- attempts whose duration is known
+  execution_ms bigint not null,
+  last_id bigint                           -- the last event that was completed
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+create table __schema__.queue_counters (
+  subscription int primary key,
+  processed bigint not null,
+  errors bigint not null,
+  timed bigint not null,
+  execution_ms bigint not null,
+  last_id bigint,
+  ended_per_second double precision not null default 0,   -- lately
+  counted_at timestamptz not null
+) with (fillfactor = 50);
+
+create function __schema__.tally() returns trigger language plpgsql as $$
+begin
+  insert into __schema__.queue_tallies (subscription, processed, errors, timed, execution_ms, last_id)
+  select r.subscription, count(*) filter (where r.settlement = 'completed'),
+    count(*) filter (where r.settlement in ('retried', 'lease_expired', 'buried') and r.token is not null),
+    count(r.execution_ms), coalesce(sum(r.execution_ms), 0), max(r.event_id) filter (where r.settlement = 'completed')
+  from recorded r
+  where r.settlement in ('completed', 'retried', 'lease_expired', 'buried')
+  group by r.subscription;
+  return null;
+end $$;
+create trigger audit_tally after insert on __schema__.audit
+  referencing new table as recorded for each statement execute function __schema__.tally();
+
+-- What a queue has done so far: true at any time, whatever has been added up.
+create view __schema__.queue_totals as
+  select s.no as subscription, coalesce(c.processed, 0) + t.processed as processed, coalesce(c.errors, 0) + t.errors as errors,
+    coalesce(c.timed, 0) + t.timed as timed, coalesce(c.execution_ms, 0) + t.execution_ms as execution_ms,
+    coalesce(t.last_id, c.last_id) as last_id, coalesce(c.ended_per_second, 0) as ended_per_second
+  from __schema__.subscriptions s
+  left join __schema__.queue_counters c on c.subscription = s.no
+  cross join lateral (
+    select coalesce(sum(q.processed), 0)::bigint as processed, coalesce(sum(q.errors), 0)::bigint as errors,
+      coalesce(sum(q.timed), 0)::bigint as timed, coalesce(sum(q.execution_ms), 0)::bigint as execution_ms,
+      (array_agg(q.last_id order by q.id desc) filter (where q.last_id is not null))[1] as last_id
+    from __schema__.queue_tallies q
+    where q.subscription = s.no
+  ) as t;
+
+-- The names and columns of seed 002.
+create table __schema__.event_queue_state (
+  id varchar(255) not null,
+  events jsonb not null default '[]',      -- the first 100 that waited
+  checkpoint_id varchar(255),
+  queue_metrics jsonb not null default '{"totalProcessed": 0, "totalErrors": 0, "avgProcessingTimeMs": 0}',
+  config jsonb not null default '{}',
+  status varchar(50) not null,
+  created_at timestamptz not null,
+  updated_at timestamptz not null,
+  constraint event_queue_state_id_idx primary key (id)
+);
+create index event_queue_state_status_idx on __schema__.event_queue_state (status);
+
+create table __schema__.queue_checkpoints (
+  id uuid primary key,
+  queue_id varchar(255) not null references __schema__.event_queue_state (id),
+  checkpoint_id varchar(255),
+  event_count bigint not null,             -- processed by then
+  reason text not null check (reason in ('requested', 'interval', 'stop', 'threshold')),
+  created_at timestamptz not null
+);
+create index queue_checkpoints_queue_id_idx on __schema__.queue_checkpoints (queue_id);
+create index queue_checkpoints_created_at_idx on __schema__.queue_checkpoints (created_at);
+
+create table __schema__.queue_recoveries (
+  id uuid primary key,
+  queue_id varchar(255) not null,
+  worker text not null,                    -- the process that started
+  checkpoint_id varchar(255),
+  events_recovered bigint not null,
+  recovery_start_time timestamptz not null,
+  recovery_complete_time timestamptz,
+  status text not null check (status in ('running', 'completed', 'failed'))
+);
+create index queue_recoveries_queue on __schema__.queue_recoveries (queue_id, id);
+
+-- One full subscriber must not stop the producers of all, so only work, which has no other, is refused.
+create function __schema__.on_full(s __schema__.subscriptions) returns text language sql immutable as $$
+  select coalesce(s.on_full, case when s.no = 0 or s.storage = 'memory' then 'refuse' else 'hold' end)
+$$;
+
+create function __schema__.queue_config(s __schema__.subscriptions) returns jsonb language sql immutable as $$
+  select jsonb_build_object('maxQueueDepth', d.depth, 'batchSize', s.batch_size, 'processingInterval', s.processing_interval_ms,
+    'persistenceThreshold', coalesce(s.persistence_threshold, case when s.storage = 'memory' then 500 end),
+    'highWatermark', coalesce(s.high_watermark, case when s.storage = 'memory' then least(8000, d.depth) else d.depth * 4 / 5 end),
+    'onFull', __schema__.on_full(s), 'storage', s.storage)
+  from (select coalesce(s.max_depth, case when s.storage = 'memory' then 10000 end) as depth) as d
+$$;
+
+-- Status and config are at all times as the subscription says.
+create function __schema__.keep_queue_state() returns trigger language plpgsql as $$
+begin
+  insert into __schema__.event_queue_state as q (id, config, status, created_at, updated_at)
+  values (new.name, __schema__.queue_config(new), new.status, new.created_at, __schema__.clock())
+  on conflict (id) do update
+  set config = excluded.config, status = excluded.status, updated_at = excluded.updated_at, created_at = excluded.created_at,
+    events = case when excluded.status = 'deleted' then '[]' else q.events end;
+  return null;
+end $$;
+create trigger subscriptions_queue_insert after insert on __schema__.subscriptions
+  for each row execute function __schema__.keep_queue_state();
+create trigger subscriptions_queue_update after update on __schema__.subscriptions
+  for each row when (old.status <> new.status or __schema__.queue_config(old) <> __schema__.queue_config(new))
+  execute function __schema__.keep_queue_state();
+insert into __schema__.event_queue_state (id, config, status, created_at, updated_at)
+select s.name, __schema__.queue_config(s), s.status, s.created_at, s.updated_at from __schema__.subscriptions s;
+
+-- What waits for its time or its gate, by queue and age.
+create index runs_aside_queue on __schema__.runs (subscription, first_id) where state in ('deferred', 'delayed', 'gated', 'blocked');
+
+-- How many deliveries of a queue wait or are leased, counted up to a bound.
+create function __schema__.queue_depth(queue int, bound int) returns bigint language sql stable as $$
+  select
+    (select coalesce(sum(cardinality(r.event_ids)), 0) from (
+      select r.event_ids from __schema__.runs r
+      where r.subscription = queue and r.state = 'ready' order by r.first_id limit bound) as r)
+    + (select coalesce(sum(cardinality(r.event_ids)), 0) from (
+      select r.event_ids from __schema__.runs r
+      where r.subscription = queue and r.state = 'leased' limit bound) as r)
+    + (select coalesce(sum(cardinality(r.event_ids)), 0) from (
+      select r.event_ids from __schema__.runs r
+      where r.subscription = queue and r.state in ('deferred', 'delayed', 'gated', 'blocked') order by r.first_id limit bound) as r)
+    + (select coalesce(sum(cardinality(q.event_ids)), 0) from (
+      select q.event_ids from __schema__.lane_queue q where q.subscription = queue limit bound) as q)
+    + (select coalesce(sum(cardinality(i.event_ids)), 0) from __schema__.inbox i where i.subscription = queue)
+$$;
