@@ -35,7 +35,7 @@ create table __schema__.queue_counters (
   timed bigint not null,
   execution_ms bigint not null,
   last_id bigint,
-  ended_per_second double precision not null default 0,   -- lately
+  ended_per_second double precision not null default 0,   -- attempts that ended lately, as of counted_at
   counted_at timestamptz not null
 ) with (fillfactor = 50);
 
@@ -57,7 +57,9 @@ create trigger audit_tally after insert on __schema__.audit
 create view __schema__.queue_totals as
   select s.no as subscription, coalesce(c.processed, 0) + t.processed as processed, coalesce(c.errors, 0) + t.errors as errors,
     coalesce(c.timed, 0) + t.timed as timed, coalesce(c.execution_ms, 0) + t.execution_ms as execution_ms,
-    coalesce(t.last_id, c.last_id) as last_id, coalesce(c.ended_per_second, 0) as ended_per_second
+    coalesce(t.last_id, c.last_id) as last_id,
+    -- Nobody writes down that nothing happens.
+    coalesce(c.ended_per_second * exp(least(date_part('epoch', c.counted_at - __schema__.clock()), 0) / 30), 0) as ended_per_second
   from __schema__.subscriptions s
   left join __schema__.queue_counters c on c.subscription = s.no
   cross join lateral (
@@ -78,6 +80,7 @@ create table __schema__.event_queue_state (
   status varchar(50) not null,
   created_at timestamptz not null,
   updated_at timestamptz not null,
+  checked_at timestamptz not null default '-infinity',   -- when its metrics and events were last looked at
   constraint event_queue_state_id_idx primary key (id)
 );
 create index event_queue_state_status_idx on __schema__.event_queue_state (status);
@@ -90,7 +93,7 @@ create table __schema__.queue_checkpoints (
   reason text not null check (reason in ('requested', 'interval', 'stop', 'threshold')),
   created_at timestamptz not null
 );
-create index queue_checkpoints_queue_id_idx on __schema__.queue_checkpoints (queue_id);
+create index queue_checkpoints_queue_id_idx on __schema__.queue_checkpoints (queue_id, id);
 create index queue_checkpoints_created_at_idx on __schema__.queue_checkpoints (created_at);
 
 create table __schema__.queue_recoveries (
@@ -114,7 +117,7 @@ create function __schema__.queue_config(s __schema__.subscriptions) returns json
   select jsonb_build_object('maxQueueDepth', d.depth, 'batchSize', s.batch_size, 'processingInterval', s.processing_interval_ms,
     'persistenceThreshold', coalesce(s.persistence_threshold, case when s.storage = 'memory' then 500 end),
     'highWatermark', coalesce(s.high_watermark, case when s.storage = 'memory' then least(8000, d.depth) else d.depth * 4 / 5 end),
-    'onFull', __schema__.on_full(s), 'storage', s.storage)
+    'on_full', __schema__.on_full(s), 'storage', s.storage)
   from (select coalesce(s.max_depth, case when s.storage = 'memory' then 10000 end) as depth) as d
 $$;
 
@@ -154,4 +157,62 @@ create function __schema__.queue_depth(queue int, bound int) returns bigint lang
     + (select coalesce(sum(cardinality(q.event_ids)), 0) from (
       select q.event_ids from __schema__.lane_queue q where q.subscription = queue limit bound) as q)
     + (select coalesce(sum(cardinality(i.event_ids)), 0) from __schema__.inbox i where i.subscription = queue)
+$$;
+
+create function __schema__.iso(at timestamptz) returns text language sql immutable as $$
+  select to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+$$;
+
+-- What stands in the document of a queue for an event. A payload that jsonb can't hold, such as one with an escaped NUL,
+-- stands there as its text; a large one is left out.
+create function __schema__.payload_document(payload text) returns jsonb language plpgsql immutable as $$
+begin
+  if octet_length(payload) > 16384 then return null; end if;
+  return payload::jsonb;
+exception when data_exception or program_limit_exceeded then
+  return to_jsonb(payload);
+end $$;
+
+-- The first 100 that wait, in the order of seed 002's queue: what is out or can go by age, then what waits in lanes.
+create function __schema__.queue_events(queue int) returns jsonb language sql stable as $$
+  with head as materialized (
+    select h.event_id, row_number() over () as place
+    from (
+      select u.event_id
+      from (
+        (select 0 as source, r.first_id as a, r.id as b, r.event_ids from __schema__.runs r
+         where r.subscription = queue and r.state = 'ready' order by r.first_id, r.id limit 100)
+        union all
+        (select 0, r.first_id, r.id, r.event_ids from __schema__.runs r
+         where r.subscription = queue and r.state = 'leased' order by r.first_id, r.id limit 100)
+        union all
+        (select 0, r.first_id, r.id, r.event_ids from __schema__.runs r
+         where r.subscription = queue and r.state in ('deferred', 'delayed', 'gated', 'blocked')
+         order by r.first_id, r.id limit 100)
+        union all
+        (select 1, row_number() over (order by q.ordering_key, q.position), 0, q.event_ids
+         from (
+           select q.ordering_key, q.position, q.event_ids from __schema__.lane_queue q
+           where q.subscription = queue order by q.ordering_key, q.position limit 100
+         ) as q)
+        union all
+        (select 2, i.id, 0, i.event_ids from __schema__.inbox i
+         where i.subscription = queue and i.event_ids is not null order by i.id limit 100)
+      ) as s
+      cross join lateral unnest(s.event_ids) with ordinality as u(event_id, place)
+      order by s.source, s.a, s.b, u.place
+      limit 100
+    ) as h
+  )
+  select coalesce(jsonb_agg(
+    jsonb_strip_nulls(jsonb_build_object('eventId', e.id::text, 'pattern', coalesce(e.type, e.title), 'version', e.version,
+      'source', e.source, 'timestamp', __schema__.iso(coalesce(e."timestamp", e.created_at))))
+    || jsonb_build_object('payload', __schema__.payload_document(e.payload), 'metadata', jsonb_strip_nulls(jsonb_build_object(
+      'correlationId', e.correlation_id, 'causationId', e.causation_id, 'traceId', split_part(e.traceparent, '-', 2),
+      'retryCount', d.failures, 'lastError', d.last_error, 'lastErrorTime', __schema__.iso(d.last_error_at), 'processingStartTime', __schema__.iso(d.leased_at))))
+    order by h.place), '[]')
+  from head h
+  join __schema__.events e on e.id = h.event_id
+  join __schema__.delivery_states((select array_agg(x.event_id) from head x)) as d
+    on d.event_id = e.id and d.subscription = queue
 $$;

@@ -17,6 +17,7 @@ import {
   listSubscriptions,
   type NewSubscriber,
   redefine,
+  type SetStatus,
   type SubscriberDefinition,
   setStatus,
 } from './operations/subscriptions.ts'
@@ -94,7 +95,7 @@ export class Directory {
   /** Makes something else of one, as it is now. */
   async change(
     which: ChangeRequest,
-    change: (before: Subscriber) => Partial<SubscriberDefinition> & { status?: 'active' | 'paused' },
+    change: (before: Subscriber) => Partial<SubscriberDefinition> & { status?: SetStatus },
   ): Promise<Subscriber> {
     const changed = await changeSubscriber(this.#db, which, async (tx, before) => {
       const { definition, endpoint = before.endpoint, status } = change(before)

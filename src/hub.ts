@@ -41,6 +41,7 @@ import type { PublishedEvent, Publisher, PublishOptions } from './publish/publis
 import { type FinalizeOptions, Polling, type PollOptions } from './pull/polling.ts'
 import type { Pull } from './pull/pull.ts'
 import type { Endpoints } from './push/endpoints.ts'
+import { Queues } from './queues.ts'
 import { Readiness } from './readiness.ts'
 import { discardOne, type RedrivenSome, redriveOne, redriveSome } from './repair/dead-letters.ts'
 import { Deliveries } from './repair/deliveries.ts'
@@ -61,6 +62,7 @@ export type { Published } from './operations/publish.ts'
 export type { SettlementRecord } from './operations/settlement-record.ts'
 export type { Subscriber } from './operations/subscribers.ts'
 export type { Reply, Report } from './pull/settler.ts'
+export type { Checkpoint, Queue, QueuedEvent, Recovery } from './queues.ts'
 export type { Replay, ReplayCount } from './replays.ts'
 export type { FinalizeOptions, HubEvents, PollOptions }
 
@@ -91,6 +93,7 @@ export class Hub<C extends Catalogue = Catalogue> {
   /** Single deliveries: what became of them, and what an operator may do about it. */
   readonly deliveries: Deliveries
   readonly lanes: Lanes
+  readonly queues: Queues
   readonly #parts: HubParts
   readonly #polling: Polling
   readonly #readiness: Readiness
@@ -103,6 +106,7 @@ export class Hub<C extends Catalogue = Catalogue> {
     this.pull = parts.pull
     this.replays = new Replays(parts)
     this.deliveries = new Deliveries(parts)
+    this.queues = new Queues(parts.db, parts.directory)
     this.lanes = new Lanes({ ...parts, deliveries: this.deliveries })
   }
 

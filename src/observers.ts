@@ -194,6 +194,19 @@ export function observeUpkeep(hooks: Hooks & { readonly wake: () => void }): Upk
     unrouted: (letters) => {
       for (const letter of letters) tellBurial(hooks, { ...letter, subscription: null, stopsLane: null })
     },
+    pressed: (changes) => {
+      for (const { name, before, level, depth, isRefusing } of changes) {
+        log.info({ queue: name, before, level, depth, isRefusing }, 'A queue has another level')
+        if (level !== 'full' || before === 'full') continue
+        alerts.raise({ kind: 'posthorn.queue.full', subscription: name, details: { depth, isRefusing } })
+      }
+    },
+    drained: (queues) => {
+      for (const queue of queues) {
+        log.info({ queue }, 'A queue is drained')
+        hooks.events.emit('drained', { queue })
+      }
+    },
     abandoned: (names) => {
       for (const name of names) {
         alerts.raise({ kind: 'posthorn.subscription.abandoned', subscription: name, details: {} })

@@ -3,7 +3,6 @@ import type { Config } from './config.ts'
 import type { Handler } from './consume/attempt.ts'
 import type { HandlerOptions } from './consume/registration.ts'
 import { Runner } from './consume/runner.ts'
-import type { Listening } from './db/database.ts'
 import type { EmbeddedServer } from './db/embedded.ts'
 import { checkReady } from './db/migrate.ts'
 import type { PostgresDatabase } from './db/postgres.ts'
@@ -16,6 +15,7 @@ import type { Subscription } from './domain/subscription.ts'
 import { PosthornError } from './errors.ts'
 import { Hub } from './hub.ts'
 import { LeaseSource, newToken } from './lease-source.ts'
+import { Notices } from './notices.ts'
 import { Alerts } from './observe/alerts.ts'
 import { observeFigures } from './observe/gauges.ts'
 import type { Burial } from './observe/hub-events.ts'
@@ -34,6 +34,8 @@ import { Pull } from './pull/pull.ts'
 import { Push } from './push/push.ts'
 import { Refresher } from './refresher.ts'
 import { Roster } from './roster.ts'
+import { stopEach } from './stop-each.ts'
+import { holdWatchLoop } from './upkeep/hold-watch.ts'
 import type { Loop } from './upkeep/loop.ts'
 import { presenceLoop } from './upkeep/presence.ts'
 import { Upkeep } from './upkeep/upkeep.ts'
@@ -62,16 +64,14 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
   readonly #db: PostgresDatabase
   readonly #embedded: EmbeddedServer | undefined
   readonly #publisher: Publisher
-  readonly #admitter: Admitter
   readonly #runner: Runner
   readonly #push: Push
   readonly #upkeep: Upkeep
   readonly #alerts: Alerts
-  readonly #presence: Loop
+  /** What this process says and asks now and then. */
+  readonly #loops: readonly Loop[]
   readonly #roster: Roster
-  readonly #processId: string
-  readonly #channel: string
-  #listening: Listening | undefined
+  readonly #notices: Notices
   #state: 'open' | 'started' | 'closed' = 'open'
   #starting: Promise<void> | undefined
   #stopping: Promise<void> | undefined
@@ -107,6 +107,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
         tell(answer, events)
         await taken
       },
+      refused: ({ why }) => metrics.refused.inc({ reason: why }),
       pressed: guard((queues: readonly string[]) => this.#pressed(queues), log),
       took: (ms) => metrics.publishSeconds.observe(ms / 1000),
       trouble,
@@ -128,10 +129,11 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     this.#db = db
     this.#embedded = embedded
     this.#publisher = publisher
-    this.#admitter = admitter
     this.#roster = roster
-    this.#processId = processId
-    this.#channel = channel
+    this.#notices = new Notices({
+      ...{ db, channel, processId, gap: () => admitter.forget(), work: () => this.wake() },
+      subscribers: () => this.#subscribersChanged(),
+    })
     const publishHooks = {
       ...{ events: this.events, metrics },
       unrouted: (ids: readonly number[]) => this.#upkeep.unrouted(ids),
@@ -166,8 +168,15 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       stats: () => readStats(db),
       trouble,
     })
-    this.#upkeep = new Upkeep(db, admitter, observeUpkeep({ ...hooks, wake: () => this.wake() }))
-    this.#presence = presenceLoop({
+    this.#upkeep = new Upkeep({
+      ...{ db, admitter, isAnyLimited: () => roster.isAnyLimited },
+      observe: observeUpkeep({ ...hooks, wake: () => this.wake() }),
+    })
+    const holdWatch = holdWatchLoop({
+      ...{ db, trouble, waitingFor: () => this.#runner.waitingFor },
+      missed: () => this.#subscribersChanged(),
+    })
+    const presence = presenceLoop({
       ...{ db, trouble, workerId: config.workerId },
       handled: () => roster.handled,
       also: () => {
@@ -175,6 +184,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
         return pull.tellWorkers()
       },
     })
+    this.#loops = [presence, holdWatch]
   }
 
   /** Where the data lives and how durable it is, in one line. */
@@ -214,25 +224,16 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
 
   async #start(): Promise<void> {
     await this.#roster.subscribe()
-    this.#listening ??= await this.#db.listen(this.#channel, {
-      onNotify: (from) => {
-        if (from === 'subscribers') this.#subscribersChanged()
-        else if (from !== this.#processId) this.wake()
-      },
-      onGap: () => {
-        this.#admitter.forget()
-        this.#subscribersChanged()
-        this.wake()
-      },
-    })
+    await this.#notices.start()
     await this.#push.start()
     // After listening: what changes from now on is heard.
     await this.#roster.refresh()
     // Somebody may have called stop() meanwhile.
     if (this.#state === 'closed') return
+    await this.#roster.recordRecoveries(this.#config.workerId)
     if (!this.#roster.isEmpty) this.#runner.start()
     if (this.#config.upkeep) this.#upkeep.start()
-    this.#presence.start()
+    for (const loop of this.#loops) loop.start()
     this.pull.start()
   }
 
@@ -262,19 +263,16 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       () => this.#runner.stop(graceMs),
       () => this.#refresher.settled(),
       () => this.#push.stop(),
-      () => Promise.all([this.#upkeep.stop(), this.#presence.stop(), this.#listening?.stop()]),
+      () => Promise.all([this.#upkeep, ...this.#loops].map((loop) => loop.stop())),
+      () => this.#notices.stop(),
+      () => (this.#starting === undefined ? undefined : this.#roster.recordCheckpoints()),
       () => this.#publisher.settled(),
       () => this.#upkeep.settled(),
       () => this.#alerts.settled(),
       () => this.#db.close(),
       () => this.#embedded?.stop(),
     ]
-    for (const part of parts) {
-      // Whatever one part fails with, the others are let go too.
-      await Promise.resolve(part()).catch((error: unknown) =>
-        this.log.error({ err: error }, 'Trouble while stopping'),
-      )
-    }
+    await stopEach(parts, this.log)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

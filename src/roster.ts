@@ -8,8 +8,14 @@ import type { Subscription } from './domain/subscription.ts'
 import { PosthornError } from './errors.ts'
 import type { Logger } from './observe/log.ts'
 import { traced } from './observe/tracing.ts'
+import { checkpoint } from './operations/checkpoints.ts'
+import { recordRecoveries } from './operations/recoveries.ts'
 import { listSubscriptions, upsertSubscription } from './operations/subscriptions.ts'
+import { portionsOf } from './portions.ts'
 import type { Push } from './push/push.ts'
+
+/** A stop does not take long, however many there are: upkeep records the others. */
+const checkpointedMax = 500
 
 export interface RosterParts {
   readonly db: Database
@@ -23,6 +29,9 @@ export class Roster {
   readonly #parts: () => RosterParts
   readonly #registrations = new Map<string, Registration>()
   readonly #served = new Map<number, Subscription>()
+  #all: readonly Subscription[] = []
+  /** Some queue has a limit, whoever serves it. */
+  isAnyLimited = false
 
   /** `parts` are asked for when they are needed: they need the roster too. */
   constructor(parts: () => RosterParts) {
@@ -61,6 +70,8 @@ export class Roster {
   async refresh(): Promise<void> {
     const { db, runner, push } = this.#parts()
     const subscriptions = await listSubscriptions(db)
+    this.#all = subscriptions
+    this.isAnyLimited = subscriptions.some(hasLimitedQueue)
     for (const subscription of subscriptions) {
       const { no, via } = subscription
       const isSent = via === 'webhook' && push.isSending
@@ -69,6 +80,26 @@ export class Roster {
       if (!isSent) runner.refresh(subscription)
     }
     await push.refresh(subscriptions)
+  }
+
+  /** Records what this start found unfinished in the queues that it serves, and in those that are pulled from anywhere. */
+  async recordRecoveries(worker: string): Promise<void> {
+    const { db, log } = this.#parts()
+    const queues = this.#all
+      .filter(({ no, via }) => via === 'pull' || this.#served.has(no))
+      .map(({ no }) => no)
+    for (const found of await recordRecoveries(db, { queues, worker })) {
+      const { queue, eventsRecovered, checkpointId } = found
+      log.info({ queue, eventsRecovered, checkpointId }, 'A queue had unfinished work')
+    }
+  }
+
+  /** Records how far the queues have come that this process serves. */
+  async recordCheckpoints(): Promise<void> {
+    const served = [...this.#served.keys()].slice(0, checkpointedMax)
+    for (const queues of portionsOf(served, { itemsMax: 50 })) {
+      await checkpoint(this.#parts().db, { queues, reason: 'stop' })
+    }
   }
 
   async #subscribe({ definition, handler, concurrency }: Registration): Promise<void> {
@@ -83,6 +114,10 @@ export class Roster {
     this.#served.set(subscription.no, subscription)
     runner.add(new Share(subscription, await traced(handler), concurrency))
   }
+}
+
+function hasLimitedQueue({ storage, queue }: Subscription): boolean {
+  return storage === 'database' && (queue.maxQueueDepth !== null || queue.highWatermark !== null)
 }
 
 function sameDefinition(a: Subscription, b: Subscription): boolean {

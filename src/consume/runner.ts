@@ -97,6 +97,12 @@ export class Runner {
     return this.#attempts.size
   }
 
+  /** Subscriptions of which it holds deliveries that have not begun, by number. */
+  get waitingFor(): number[] {
+    const waiting = [...this.#held].filter((held) => held.waiting.length > 0)
+    return [...new Set(waiting.map((held) => held.run.subscription))]
+  }
+
   /** There may be something to lease. */
   wake(): void {
     this.#wakeup.wake()
@@ -278,7 +284,10 @@ export class Runner {
   #wants(now: number) {
     if (this.#isBehind) return []
     const wanting = { now, suspects: this.#suspects === 0, charsMax: charsMax / this.#shares.size }
-    return [...this.#shares.values()].flatMap((share) => share.want(wanting) ?? [])
+    const shares = [...this.#shares.values()]
+    const rests = shares.map((share) => share.restMs(now)).filter((ms) => ms > 0)
+    if (rests.length > 0) this.#wakeup.wakeAfter(Math.min(...rests))
+    return shares.flatMap((share) => share.want(wanting) ?? [])
   }
 
   async #peek(): Promise<boolean> {

@@ -76,6 +76,8 @@ export class Share {
   #deliveriesPerHead = 1
   #headsPerRun = 20
   #charsPerDelivery = 0
+  /** When it last took something. Monotonic. */
+  #tookAt = Number.NEGATIVE_INFINITY
 
   /** No lease brings more at once. */
   readonly #batchMax: number
@@ -95,18 +97,19 @@ export class Share {
 
   /** What to ask for, or undefined while there is enough in hand. */
   want({ now, suspects, charsMax }: Wanting): Want | undefined {
-    if (this.isHeld) return undefined
+    if (this.isHeld || this.restMs(now) > 0) return undefined
     const limited = this.limited
     const target = limited ? this.concurrency - this.active : this.#prefetch(now)
     this.#lowWater = target / 2
     if (this.#heads > this.#lowWater || this.#heads >= target) return undefined
     const heads = target - this.#heads
-    const eventsMax = limited ? heads : this.#eventsMax(heads, charsMax)
+    const fitting = limited ? heads : this.#eventsMax(heads, charsMax)
+    const eventsMax = Math.min(fitting, this.subscription.queue.batchSize ?? fitting)
     return {
       subscription: this.subscription.no,
       eventsMax,
       runsMax: Math.min(Math.ceil(heads / this.#headsPerRun) + 1, eventsMax),
-      laneMax: limited ? 1 : laneMax,
+      laneMax: limited ? 1 : Math.min(laneMax, eventsMax),
       suspects,
     }
   }
@@ -140,12 +143,21 @@ export class Share {
     return this.subscription.keyConcurrency !== null
   }
 
+  /** How long it waits until it takes more. */
+  restMs(now: number): number {
+    const { processingInterval } = this.subscription.queue
+    return processingInterval === null ? 0 : this.#tookAt + processingInterval - now
+  }
+
   /** It would begin this many at once. */
   isIdle(deliveries: number): boolean {
+    const { processingInterval, batchSize } = this.subscription.queue
+    if ((processingInterval ?? 0) > 0 || deliveries > (batchSize ?? deliveries)) return false
     return !this.limited && !this.isHeld && this.active + this.#heads + deliveries <= this.concurrency
   }
 
   take(held: HeldRun): void {
+    this.#tookAt = held.leasedAt
     const heads = held.lane ? 1 : held.waiting.length
     for (const { event } of held.waiting) {
       this.#charsPerDelivery += (event.payloadText.length - this.#charsPerDelivery) / 8

@@ -19,6 +19,7 @@ export class Wakeup {
   #freed = false
   #emptied = false
   #soon: NodeJS.Timeout | undefined
+  #rested: NodeJS.Timeout | undefined
   #resume: ((why: 'woken' | 'timer') => void) | undefined
 
   constructor(options: WakeupOptions) {
@@ -48,6 +49,12 @@ export class Wakeup {
       this.#soon = undefined
       this.wake()
     }, soonMs)
+  }
+
+  /** Somebody rests until then. */
+  wakeAfter(ms: number): void {
+    clearTimeout(this.#rested)
+    this.#rested = setTimeout(() => this.wake(), ms)
   }
 
   /** Nothing was left at the last look, and nobody has said anything since. */
@@ -88,6 +95,7 @@ export class Wakeup {
 
   stop(): void {
     clearTimeout(this.#soon)
+    clearTimeout(this.#rested)
   }
 
   /** Waits for the time given, or less if woken: after trouble, and when somebody else is at it. */

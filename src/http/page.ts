@@ -16,9 +16,14 @@ export function pagingOf({ limit, offset, order, cursor }: PageQuery) {
 /** What every page says of itself. */
 export function pageFieldsOf(
   { limit = 20, offset = 0 }: PageQuery,
-  { total, nextCursor }: { total: number; nextCursor: string | null },
+  { total, nextCursor }: { total?: number; nextCursor: string | null },
 ): object {
-  return { total, limit, offset, ...(nextCursor !== null && { next_cursor: nextCursor }) }
+  return {
+    ...(total !== undefined && { total }),
+    limit,
+    offset,
+    ...(nextCursor !== null && { next_cursor: nextCursor }),
+  }
 }
 
 /** RFC 8288; relative, since a proxy may know this server by another name. */

@@ -1,3 +1,4 @@
+import { queueOptionNames } from '../domain/queue.ts'
 import { type ErrorCode, PosthornError } from '../errors.ts'
 
 /** RFC 9457, with `error` for readers of seed 000. */
@@ -72,9 +73,14 @@ function onWire(error: PosthornError): PosthornError {
   if (typeof option !== 'string') return error
   return new PosthornError(
     error.code,
-    { ...error.details, option: snakeCase(option) },
+    { ...error.details, option: wireOption(option) },
     { cause: error.cause },
   )
+}
+
+/** The config of a queue has the names of seed 002. */
+function wireOption(option: string): string {
+  return option !== 'onFull' && queueOptionNames.some((name) => name === option) ? option : snakeCase(option)
 }
 
 function wireDetails(details: PosthornError['details']): Record<string, unknown> {

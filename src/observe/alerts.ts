@@ -7,6 +7,7 @@ export const alertKinds = [
   'posthorn.delivery.buried',
   'posthorn.delivery.expired',
   'posthorn.lane.blocked',
+  'posthorn.queue.full',
   'posthorn.subscription.abandoned',
   'posthorn.subscription.paused',
   'posthorn.subscription.suspended',

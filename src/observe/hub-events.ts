@@ -10,6 +10,8 @@ export interface HubEvents {
   buried: [delivery: { subscription: string | null; eventId: number; reason: string }]
   /** Events were just published to a queue that is past its high watermark. */
   backpressure: [{ queue: string }]
+  /** Upkeep in this process found that a queue has finished what it was told to drain. */
+  drained: [{ queue: string }]
   lost: [delivery: { subscription: string; eventId: number; why: string }]
 }
 

@@ -15,6 +15,11 @@ export const metricTable = {
     [],
     'Events stored by this process that no subscription wanted.',
   ),
+  refused: counter(
+    'posthorn_events_refused_total',
+    ['reason'],
+    'Events that this process did not store: a queue was full, drained, or in the memory of another process.',
+  ),
   attempts: counter(
     'posthorn_attempts_total',
     ['subscription', 'settlement'],

@@ -125,7 +125,7 @@ const ready = `
 
 const wanted = (isWorth: string) => `
   wanted as materialized (
-    select w.subscription, w.events_max, w.runs_max, w.suspects, w.lease_ms, w.lane_max
+    select w.subscription, w.events_max, w.runs_max, w.suspects, w.lease_ms, w.lane_max, s.drain_fence as fence
     from unnest($1::int[], $2::int[], $3::int[], $4::boolean[], $5::int[], $9::int[], $10::boolean[], $11::boolean[])
       as w(subscription, events_max, runs_max, suspects, lease_ms, lane_max, limited, probe)
     join __schema__.subscriptions s on s.no = w.subscription
@@ -134,13 +134,16 @@ const wanted = (isWorth: string) => `
       and (w.limited or num_nonnulls(s.max_concurrency, s.rate_per_second, s.ramp) = 0)
   )`
 
+/** A queue that drains gives out nothing that came later. In a bigint's range, so that the index is used. */
+const isOwn = 'r.first_id <= coalesce(w.fence, 9223372036854775807)'
+
 const ending = (isWanted: string) => `ending as materialized (
-    select w.events_max, w.lease_ms, w.lane_max, r.*
+    select w.events_max, w.lease_ms, w.lane_max, w.fence, r.*
     from wanted w
     cross join lateral (
       select ${runColumns}
       from __schema__.runs r
-      where r.subscription = w.subscription and r.state = 'ready' and not r.suspect and ${isWanted}
+      where r.subscription = w.subscription and r.state = 'ready' and not r.suspect and ${isWanted} and ${isOwn}
         and r.expires_at > __schema__.clock() and r.expires_at <= __schema__.clock() + interval '60 s'
       order by r.expires_at
       limit (w.runs_max + 1) / 2
@@ -152,12 +155,12 @@ const ending = (isWanted: string) => `ending as materialized (
 const foundOldest = `
   ${ending('true')},
   oldest as materialized (
-    select w.events_max, w.lease_ms, w.lane_max, r.*
+    select w.events_max, w.lease_ms, w.lane_max, w.fence, r.*
     from wanted w
     cross join lateral (
       select ${runColumns}
       from __schema__.runs r
-      where r.subscription = w.subscription and r.state = 'ready'
+      where r.subscription = w.subscription and r.state = 'ready' and ${isOwn}
         and (w.suspects or not r.suspect)
         and (r.expires_at is null or r.expires_at > __schema__.clock())
       order by r.first_id
@@ -175,7 +178,7 @@ const foundOldest = `
 const foundTagged = `
   ${ending('r.tags && $12::text[]')},
   offered as materialized (
-    select distinct on (r.id) w.events_max, w.lease_ms, w.lane_max, r.*
+    select distinct on (r.id) w.events_max, w.lease_ms, w.lane_max, w.fence, r.*
     from wanted w
     cross join unnest($12::text[]) as t(tag)
     cross join lateral (
@@ -184,7 +187,7 @@ const foundTagged = `
       cross join lateral (
         select ${runColumns}
         from __schema__.runs r
-        where r.id = g.run_id and r.state = 'ready' and (w.suspects or not r.suspect)
+        where r.id = g.run_id and r.state = 'ready' and ${isOwn} and (w.suspects or not r.suspect)
           and (r.expires_at is null or r.expires_at > __schema__.clock())
         for update skip locked
       ) as o
@@ -206,9 +209,15 @@ const foundTagged = `
  */
 const takeAndReturn = (columns: string) => `
   sized as materialized (
-    select f.*, case when f.suspect then 1 when f.ordering_key is null then cardinality(f.event_ids)
-      else least(cardinality(f.event_ids), f.lane_max) end as offered
+    select f.*, case when f.suspect then 1 when f.ordering_key is null then b.before_fence
+      else least(b.before_fence, f.lane_max) end as offered
     from found f
+    cross join lateral (
+      select case when f.fence is null then cardinality(f.event_ids)
+        else coalesce((
+          select min(u.place)::int - 1 from unnest(f.event_ids) with ordinality as u(id, place) where u.id > f.fence
+        ), cardinality(f.event_ids)) end as before_fence
+    ) as b
   ),
   counted as materialized (
     select s.*,

@@ -35,6 +35,7 @@ const countStatement = defineStatement(
     (select r.event_ids, r.ordering_key
      from __schema__.runs r
      where g.tag is null and r.subscription = g.subscription and r.state = 'ready'
+       and r.first_id <= coalesce(s.drain_fence, 9223372036854775807)
        and (g.suspects or not r.suspect)
      order by r.first_id
      limit g.deliveries_max)
@@ -43,6 +44,7 @@ const countStatement = defineStatement(
      from __schema__.ready_tags t
      join __schema__.runs r on r.id = t.run_id and r.state = 'ready'
      where t.subscription = g.subscription and t.tag = g.tag and (g.suspects or not r.suspect)
+       and r.first_id <= coalesce(s.drain_fence, 9223372036854775807)
      order by t.first_id
      limit g.deliveries_max)
   ) as o

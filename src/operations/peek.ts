@@ -5,12 +5,17 @@ export interface Peek {
   readonly work: boolean
   /** A lease has ended, or a delivery has outlived its time. */
   readonly overdue: boolean
+  /** Something that queues have done is not added up yet. */
+  readonly tallied: boolean
+  /** A queue drains. */
+  readonly draining: boolean
 }
 
 /** Whether there is anything to do: one cheap look, so that an idle process asks little. */
 export async function peek(db: Database, subscriptions: readonly number[]): Promise<Peek> {
-  const [row] = await db.run<[work: boolean, overdue: boolean]>(peekStatement(db), [subscriptions])
-  return { work: row?.[0] ?? false, overdue: row?.[1] ?? false }
+  const [row] = await db.run<boolean[]>(peekStatement(db), [subscriptions])
+  const [work = false, overdue = false, tallied = false, draining = false] = row ?? []
+  return { work, overdue, tallied, draining }
 }
 
 const peekStatement = defineStatement(
@@ -24,10 +29,15 @@ const peekStatement = defineStatement(
         select 1
         from __schema__.subscriptions s
         where s.no = any($1::int[]) and s.status in ('active', 'draining')
-          and exists (select 1 from __schema__.runs r where r.subscription = s.no and r.state = 'ready')),
+          and exists (
+            select 1 from __schema__.runs r
+            where r.subscription = s.no and r.state = 'ready'
+              and r.first_id <= coalesce(s.drain_fence, 9223372036854775807))),
     exists (select 1 from __schema__.runs r where r.state = 'leased' and r.leased_until < __schema__.clock())
       or exists (select 1 from __schema__.runs r
         where r.expires_at is not null and r.expires_at <= __schema__.clock() and r.state <> 'leased')
       or exists (select 1 from __schema__.lane_queue q
-        where q.expires_at is not null and q.expires_at <= __schema__.clock())`,
+        where q.expires_at is not null and q.expires_at <= __schema__.clock()),
+    exists (select 1 from __schema__.queue_tallies),
+    exists (select 1 from __schema__.subscriptions s where s.status = 'draining' and s.drained_at is null)`,
 )

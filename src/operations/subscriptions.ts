@@ -144,11 +144,14 @@ async function lockName(tx: Connection, name: string): Promise<void> {
   await tx.query('select pg_advisory_xact_lock(hashtext($1))', [`posthorn subscription ${name}`])
 }
 
-/** Inside the transaction of such a change: a paused one is owed what it wants, and gives out nothing. */
+/** A paused one is owed what it wants and gives out nothing; a draining one gives out what was there when it began to. */
+export type SetStatus = 'active' | 'paused' | 'draining'
+
+/** Inside the transaction of such a change. */
 export async function setStatus(
   tx: Connection,
   db: { readonly schema: string },
-  { id, status }: { id: string; status: 'active' | 'paused' },
+  { id, status }: { id: string; status: SetStatus },
 ): Promise<void> {
   await tx.run(statusStatement(db), [id, status])
 }
@@ -246,7 +249,9 @@ const statusStatement = defineStatement(
   'set_subscription_status',
   `with changed as (
     update __schema__.subscriptions s
-    set status = $2, ramp = null, updated_at = __schema__.clock()
+    set status = $2, ramp = null, updated_at = __schema__.clock(), drained_at = null,
+      drain_fence = case when $2 = 'draining' then coalesce(pg_sequence_last_value('__schema__.event_ids'::regclass), 0) end,
+      drain_xid = case when $2 = 'draining' then pg_current_xact_id() end
     where s.id = $1 and s.status <> 'deleted'
     returning s.no, s.max_concurrency, s.rate_per_second
   ),

@@ -10,6 +10,7 @@ import {
   type Published,
   publish,
   publishIn,
+  type Refusal,
 } from '../operations/publish.ts'
 import { portionsOf } from '../portions.ts'
 import { GroupCommit, isKeyed, lockTimeoutMs, statementLimits } from './group-commit.ts'
@@ -44,6 +45,8 @@ export interface PublisherOptions {
   /** Who would begin this many deliveries at once. */
   readonly idle: (events: number) => Promise<IdleRunner | undefined>
   readonly published: (answer: PublishAnswer, events: readonly NewEvent[], askedAt: number) => Promise<void>
+  /** A queue did not take an event. */
+  readonly refused: (refusal: Refusal) => void
   /** Queues that events were just published to are past their high watermark. */
   readonly pressed: (queues: readonly string[]) => void
   /** How long a call took, from its beginning until its events were committed and told. */
@@ -81,7 +84,7 @@ export class Publisher {
     const calledAt = performance.now()
     const answer = await this.#group.add(this.#routed(event))
     this.#options.took(performance.now() - calledAt)
-    return taken(answer)
+    return this.#taken(answer)
   }
 
   /** All or nothing, in the order given; throws when a key was used for another event. */
@@ -143,7 +146,7 @@ export class Publisher {
     const answers: PublishedEvent[] = []
     for (const portion of portionsOf(events, callLimits)) {
       const request = { events: portion, wake: notify ? '' : null, refuse: 'together' } as const
-      const published = (await publishIn(tx, this.#options.db, request)).map(taken)
+      const published = (await publishIn(tx, this.#options.db, request)).map((one) => this.#taken(one))
       this.#tellPressure(published)
       for (const [position, one] of published.entries()) {
         answers.push(this.#answer(portion[position] as NewEvent, one))
@@ -186,7 +189,7 @@ export class Publisher {
     const wake = this.#wake()
     const connection = isKeyed(events) ? impatient(db) : db
     const answer = await publish(connection, { events, wake, refuse, ...(runner && { idle: runner }) })
-    if (refuse === 'together') answer.published.forEach(taken)
+    if (refuse === 'together') for (const one of answer.published) this.#taken(one)
     this.#tellPressure(answer.published)
     if (wake === null) this.#noticeSoon()
     // They are stored: whatever goes wrong from here on must not have them stored again.
@@ -196,13 +199,21 @@ export class Publisher {
     return answer.published
   }
 
+  /** Throws if a queue did not take it. */
+  #taken(published: Published): Published {
+    const { refused } = published
+    if (refused === null) return published
+    this.#options.refused(refused)
+    throw refusalError(refused)
+  }
+
   #tellPressure(published: readonly Published[]): void {
     const queues = new Set(published.flatMap(({ pressed }) => pressed))
     if (queues.size > 0) this.#options.pressed([...queues])
   }
 
   #answer(event: NewEvent, published: Published): PublishedEvent {
-    const { id, replayed, conflict, owed, createdAt, pressed } = taken(published)
+    const { id, replayed, conflict, owed, createdAt, pressed } = this.#taken(published)
     if (conflict) throw new PosthornError('IDEMPOTENCY_MISMATCH', { key: event.idempotencyKey, eventId: id })
     return { id, replayed, deliveries: owed.length, createdAt, backpressure: pressed }
   }
@@ -233,12 +244,6 @@ export class Publisher {
       trouble(error, 'notifying other processes')
     }
   }
-}
-
-/** Throws if a queue did not take it. */
-function taken(published: Published): Published {
-  if (published.refused !== null) throw refusalError(published.refused)
-  return published
 }
 
 async function validate(catalogue: Catalogue, input: EventInput): Promise<EventInput> {

@@ -1,13 +1,17 @@
 import type { Database } from '../db/database.ts'
 import type { Admitter } from '../operations/admit.ts'
 import { cancel } from '../operations/cancel.ts'
+import { checkpoint } from '../operations/checkpoints.ts'
+import { finishDrains } from '../operations/drains.ts'
 import { type Expired, expire } from '../operations/expire.ts'
 import { orphanedDeliveries } from '../operations/orphans.ts'
 import { peek } from '../operations/peek.ts'
+import { measurePressure, type PressureChange } from '../operations/pressure.ts'
 import { pruneIdempotencyKeys } from '../operations/prune.ts'
 import { type Reclaimed, reclaim } from '../operations/reclaim.ts'
 import { stepReplay } from '../operations/step-replay.ts'
 import { abandonedSubscriptions } from '../operations/subscriptions.ts'
+import { addUpTallies } from '../operations/tallies.ts'
 import { type UnroutedLetter, unroutedLetters } from '../operations/unrouted.ts'
 import { Loop } from './loop.ts'
 
@@ -16,7 +20,17 @@ export interface UpkeepObserver {
   expired(deliveries: readonly Expired[]): void
   abandoned(subscriptions: readonly string[]): void
   unrouted(letters: readonly UnroutedLetter[]): void
+  pressed(changes: readonly PressureChange[]): void
+  drained(queues: readonly string[]): void
   trouble(error: unknown, doing: string): void
+}
+
+export interface UpkeepOptions {
+  readonly db: Database
+  readonly admitter: Admitter
+  /** Whether any queue has a limit: then how full it is must be looked at all the time. */
+  readonly isAnyLimited: () => boolean
+  readonly observe: UpkeepObserver
 }
 
 const eventsMax = 5_000
@@ -31,7 +45,7 @@ export class Upkeep {
   #unrouted: number[] = []
   #looking: Promise<void> | undefined
 
-  constructor(db: Database, admitter: Admitter, observe: UpkeepObserver) {
+  constructor({ db, admitter, isAnyLimited, observe }: UpkeepOptions) {
     this.#db = db
     this.#admitter = admitter
     this.#observe = observe
@@ -39,6 +53,8 @@ export class Upkeep {
       new Loop({ name, everyMs, step, trouble: (error, doing) => observe.trouble(error, doing) })
     this.#loops = [
       loop('taking back what is overdue', 2_000, () => this.#takeBack()),
+      loop('measuring how full queues are', 400, async () => isAnyLimited() && this.#measure()),
+      loop('recording how far queues are', 60_000, () => this.#checkpoint()),
       loop('sending once more what was asked for', 1_000, () => this.#stepReplay()),
       loop('cancelling what is owed to nobody', 10_000, () => this.#cancelOrphans()),
       loop('looking for handlers that are missing', 60_000, () => this.#findAbandoned()),
@@ -57,19 +73,37 @@ export class Upkeep {
   /** Reclaims ended leases, ends what has outlived its time, takes replays further; true while there is more. */
   async sweep(): Promise<boolean> {
     const more = await this.#takeBack()
+    await this.#measure()
     return (await this.#stepReplay()) || more
   }
 
   async #takeBack(): Promise<boolean> {
-    const { work, overdue } = await peek(this.#db, [])
+    const { work, overdue, tallied, draining } = await peek(this.#db, [])
     // Also where nobody works: what stands at the door can expire too.
     const moved = work ? (await this.#admitter.admit()).moved : 0
-    if (!overdue) return moved > 0
+    const more = (tallied && (await addUpTallies(this.#db))) || moved > 0
+    if (draining) await this.#finishDrains()
+    if (!overdue) return more
     const { runs, charged } = await reclaim(this.#db)
     if (runs > 0) this.#observe.reclaimed(runs, charged)
     const expired = await expire(this.#db)
     if (expired.length > 0) this.#observe.expired(expired)
-    return runs > 0 || expired.length > 0
+    return more || runs > 0 || expired.length > 0
+  }
+
+  async #finishDrains(): Promise<void> {
+    const drained = await finishDrains(this.#db)
+    if (drained.length > 0) this.#observe.drained(drained)
+  }
+
+  async #measure(): Promise<boolean> {
+    const changes = await measurePressure(this.#db)
+    if (changes.length > 0) this.#observe.pressed(changes)
+    return false
+  }
+
+  async #checkpoint(): Promise<boolean> {
+    return (await checkpoint(this.#db, { queues: null, reason: 'interval' })).length > 0
   }
 
   /** These were just published and nobody wanted them: some may have been buried for it, which is told. */

@@ -137,6 +137,20 @@ const managing: Record<string, Managing> = {
       },
     ]),
   ),
+  ...Object.fromEntries(
+    (['pause', 'drain', 'resume', 'checkpoint'] as const).map((verb) => [
+      `${verb}Queue`,
+      {
+        path: () => `/queues/billing/${verb}`,
+        ...{ action: `queue.${verb}`, ...onSubscriber, details: {}, missing: `/queues/nowhere/${verb}` },
+      },
+    ]),
+  ),
+  configureQueue: {
+    path: () => '/queues/billing/config',
+    ...{ method: 'PATCH', body: { batchSize: 5 }, action: 'queue.config', ...onSubscriber },
+    ...{ details: { batchSize: 5 }, missing: '/queues/nowhere/config' },
+  },
   resumeSubscriber: {
     path: ({ subscriberId }) => `/subscribers/${subscriberId}/resume`,
     ...{

@@ -148,12 +148,13 @@ test('the backlog of a deleted subscription ends, however large', { timeout: 30_
 
   const troubles: unknown[] = []
   const nothing = () => undefined
-  const upkeep = new Upkeep(db, admitter, {
-    reclaimed: nothing,
-    expired: nothing,
-    abandoned: nothing,
-    unrouted: nothing,
-    trouble: (error) => void troubles.push(error),
+  const upkeep = new Upkeep({
+    ...{ db, admitter, isAnyLimited: () => false },
+    observe: {
+      ...{ reclaimed: nothing, expired: nothing, abandoned: nothing, unrouted: nothing },
+      ...{ pressed: nothing, drained: nothing },
+      trouble: (error) => void troubles.push(error),
+    },
   })
   upkeep.start()
   const left = async () => {

@@ -9,6 +9,7 @@ import { manageRoutes } from './manage.ts'
 import { metricsRoutes } from './metrics.ts'
 import { probeRoutes, type ServerState } from './probes.ts'
 import { publishRoutes } from './publish.ts'
+import { queueRoutes } from './queues.ts'
 import { replayRoutes } from './replays.ts'
 import { settleRoutes } from './settle.ts'
 import { subscribeRoutes } from './subscribe.ts'
@@ -27,6 +28,7 @@ export function apiRoutes(hub: Hub, state: ServerState): Route[] {
     ...subscriberRoutes(hub),
     ...replayRoutes(hub),
     ...laneRoutes(hub),
+    ...queueRoutes(hub),
     ...deliveryRoutes(hub),
     ...deadLetterRoutes(hub),
     ...probeRoutes(hub, state),

@@ -35,7 +35,7 @@ function crowd(): number {
 
 /** Frames of a stack, paths of files, and the words of PostgreSQL. */
 const tellsOfInside =
-  /\bat [^"]*\.[cm]?[jt]s:\d|\.[cm]?[jt]s:\d+|node_modules|\/work\/|syntax error at|invalid input syntax|violates \w+ constraint|invalid byte sequence/
+  /\bat [^"]*\.[cm]?[jt]s:\d|\.[cm]?[jt]s:\d+|node_modules|(?<!\/queues)\/work\/|syntax error at|invalid input syntax|violates \w+ constraint|invalid byte sequence/
 
 function problemComplaints({ status, headers, body }: RawAnswer, text: string): string[] {
   if (!isProblem(headers)) return [`an error of type ${headers.get('content-type')}`]

@@ -30,6 +30,7 @@ const weights: Readonly<Record<string, number>> = {
   ...{ deleteSubscriber: 1, pauseSubscriber: 1, resumeSubscriber: 2, metrics: 1, subscribeHead: 1 },
   ...{ recoverSubscriber: 2, replaySubscriber: 3, listReplays: 1, getReplay: 2, abortReplay: 1 },
   ...{ discardDeadLetter: 1, retryDeadLetters: 1, discardLane: 1, skipLane: 1 },
+  ...{ drainQueue: 1, pauseQueue: 1, configureQueue: 1, resumeQueue: 6 },
   ...{ live: 1, ready: 1, healthy: 1, getDocs: 1, getOpenApi: 1, listWorkers: 1 },
 }
 
@@ -66,6 +67,7 @@ function fittingParams(values: Values, { path, parameters }: Aim): fc.Arbitrary<
 }
 
 function kindOf(path: string): SlotKind {
+  if (path.startsWith('/queues')) return 'name'
   if (path.startsWith('/subscribers')) return 'subscriber'
   if (path.startsWith('/deliveries')) return 'delivery'
   if (path.startsWith('/dlq')) return 'dead letter'

@@ -41,6 +41,12 @@ const rules: Readonly<Record<string, Rule>> = {
   listDeadLetters: ({ query }) => query.cursor !== undefined,
   listSubscribers: ({ query }) => query.cursor !== undefined,
   listWorkers: ({ query }) => query.cursor !== undefined,
+  listQueues: ({ query }) => query.cursor !== undefined,
+  getQueue: ({ query }) => query.cursor !== undefined,
+  listCheckpoints: ({ query }) => query.cursor !== undefined,
+  listRecoveries: ({ query }) => query.cursor !== undefined,
+  // What is above the limit depends on what is set already.
+  configureQueue: ({ body }) => body.highWatermark !== undefined || body.maxQueueDepth !== undefined,
   listLanes: ({ query }) => query.cursor !== undefined,
   retryDeadLetters: ({ body: { ids, ...filter } }) => Object.keys(filter).length > 0 === (ids !== undefined),
   // The work queue cannot be ended.

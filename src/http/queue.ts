@@ -1,0 +1,72 @@
+import type { Checkpoint, Queue, QueuedEvent, Recovery } from '../hub.ts'
+
+/** Seed 002's document as JSON text, so that payloads go out as the bytes that came in. */
+export function queueText(queue: Queue): string {
+  const { name, status, via, storage, config, totals, checkpointId, nextCursor } = queue
+  const { onFull, ...limits } = config
+  const events = queue.events.map(queuedText).join(',')
+  const rest = {
+    checkpointId: idText(checkpointId),
+    queueMetrics: {
+      totalProcessed: totals.processed,
+      totalErrors: totals.errors,
+      avgProcessingTimeMs: totals.averageMs,
+    },
+    config: { ...limits, on_full: onFull },
+    ...{ status, created_at: queue.createdAt, updated_at: queue.updatedAt },
+    ...{ subscriber_id: queue.subscriptionId, via, storage, depth: queue.depth },
+    ...(!queue.isDepthExact && { depth_is_least: true }),
+    ...{ backpressure: queue.backpressure, drained_at: queue.drainedAt },
+    ...(nextCursor !== null && { next_cursor: nextCursor }),
+  }
+  return `{"id":${JSON.stringify(name)},"events":[${events}],${JSON.stringify(rest).slice(1)}`
+}
+
+function queuedText(queued: QueuedEvent): string {
+  const { event, isPayloadLeftOut, retryCount, lastError, lastErrorAt, processingStartedAt } = queued
+  const head = {
+    eventId: String(event.id),
+    ...present({ pattern: event.type ?? event.title, version: event.version, source: event.source }),
+    timestamp: event.timestamp ?? event.createdAt,
+  }
+  const metadata = {
+    ...present({ correlationId: event.correlationId, causationId: event.causationId }),
+    ...present({ traceId: event.traceparent?.split('-')[1] ?? null }),
+    retryCount,
+    ...present({ lastError, lastErrorTime: lastErrorAt, processingStartTime: processingStartedAt }),
+  }
+  const payload = isPayloadLeftOut ? '"payloadLeftOut":true' : `"payload":${event.payloadText}`
+  return `${JSON.stringify(head).slice(0, -1)},${payload},"metadata":${JSON.stringify(metadata)}}`
+}
+
+export function checkpointOnWire({
+  id,
+  queue,
+  checkpointId,
+  eventCount,
+  reason,
+  createdAt,
+}: Checkpoint): object {
+  return {
+    ...{ id, queue_id: queue, checkpoint_id: idText(checkpointId), event_count: eventCount, reason },
+    created_at: createdAt,
+  }
+}
+
+/** Seed 002's shape. */
+export function recoveryOnWire(recovery: Recovery): object {
+  const { id, worker, checkpointId, eventsRecovered, startedAt, completedAt, status } = recovery
+  return {
+    ...{ id, checkpointId: idText(checkpointId), eventsRecovered, recoveryStartTime: startedAt },
+    ...{ recoveryCompleteTime: completedAt, status, worker_id: worker },
+  }
+}
+
+function idText(id: number | null): string | null {
+  return id === null ? null : String(id)
+}
+
+/** Seed 002 leaves out what there is nothing to say of. */
+function present(members: Record<string, unknown>): object {
+  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== null))
+}

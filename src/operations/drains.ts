@@ -1,0 +1,30 @@
+import { type Database, defineStatement } from '../db/database.ts'
+
+/** Says of queues that drain that they are drained, where that is so. Returns their names. */
+export async function finishDrains(db: Database): Promise<string[]> {
+  const rows = await db.once<[name: string]>(finishStatement(db), [], { indexPlans: true })
+  return rows.map(([name]) => name)
+}
+
+/**
+ * A queue is drained when nothing is left of what was published before it began to drain, and nothing can still come:
+ * whoever was publishing then has ended. What waits in a lane waits behind its run, or for a note in the inbox.
+ */
+const finishStatement = defineStatement(
+  'finish_drains',
+  `update __schema__.subscriptions s
+  set drained_at = __schema__.clock()
+  where s.status = 'draining' and s.drained_at is null
+    and pg_snapshot_xmin(pg_current_snapshot()) > s.drain_xid
+    and not exists (
+      select 1 from __schema__.runs r where r.subscription = s.no and r.state = 'ready' and r.first_id <= s.drain_fence)
+    and not exists (select 1 from __schema__.runs r where r.subscription = s.no and r.state = 'leased')
+    and not exists (
+      select 1 from __schema__.runs r
+      where r.subscription = s.no and r.state in ('deferred', 'delayed', 'gated', 'blocked') and r.first_id <= s.drain_fence)
+    and not exists (
+      select 1 from __schema__.inbox i
+      where i.subscription = s.no
+        and (i.event_ids is null or exists (select 1 from unnest(i.event_ids) as u(id) where u.id <= s.drain_fence)))
+  returning s.name`,
+)

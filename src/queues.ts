@@ -1,0 +1,102 @@
+import type { Database } from './db/database.ts'
+import type { Directory } from './directory.ts'
+import { defineQueue, type QueueOptions } from './domain/queue.ts'
+import { PosthornError } from './errors.ts'
+import {
+  type Checkpoint,
+  type CheckpointFilter,
+  type CheckpointPage,
+  checkpoint,
+  listCheckpoints,
+} from './operations/checkpoints.ts'
+import type { Paging } from './operations/paging.ts'
+import type { QueuedPaging } from './operations/queue-events.ts'
+import { configureQueue, getQueue, listQueues, type Queue, type QueuePage } from './operations/queues.ts'
+import { listRecoveries, type RecoveryPage } from './operations/recoveries.ts'
+
+export type { Checkpoint, CheckpointFilter } from './operations/checkpoints.ts'
+export type { QueuedEvent } from './operations/queue-events.ts'
+export type { Queue } from './operations/queues.ts'
+export type { Recovery } from './operations/recoveries.ts'
+
+const eventsDefault = 100
+const listedEventsDefault = 10
+
+/** What waits for each subscription, by the subscription's name: its state, and what an operator can do to it. */
+export class Queues {
+  readonly #db: Database
+  readonly #directory: Directory
+
+  constructor(db: Database, directory: Directory) {
+    this.#db = db
+    this.#directory = directory
+  }
+
+  /** In the order in which they were made, each with its first events. */
+  list(
+    paging: Paging = {},
+    { eventsMax = listedEventsDefault }: { readonly eventsMax?: number } = {},
+  ): Promise<QueuePage> {
+    return listQueues(this.#db, paging, { eventsMax })
+  }
+
+  /** With a page of its events. Throws NOT_FOUND. */
+  async get(name: string, { limit = eventsDefault, cursor }: Partial<QueuedPaging> = {}): Promise<Queue> {
+    const found = await getQueue(this.#db, name, { limit, cursor })
+    if (found === undefined) throw notFound(name)
+    return found
+  }
+
+  /** What is left out stays as it is; null takes a limit away. */
+  async configure(name: string, changes: QueueOptions): Promise<Queue> {
+    defineQueue(changes)
+    if (!(await configureQueue(this.#db, name, changes))) throw notFound(name)
+    this.#directory.forget()
+    return this.get(name)
+  }
+
+  /** No attempt begins any more, anywhere; what is owed to it is held. */
+  pause(name: string): Promise<Queue> {
+    return this.#become(name, 'paused')
+  }
+
+  resume(name: string): Promise<Queue> {
+    return this.#become(name, 'active')
+  }
+
+  /** What waits is finished, then it says when that was (`drainedAt`); what comes meanwhile is refused or held. */
+  drain(name: string): Promise<Queue> {
+    return this.#become(name, 'draining')
+  }
+
+  /** Records its state now. */
+  async checkpoint(name: string): Promise<Checkpoint> {
+    const { no } = await this.#directory.current(name)
+    const [made] = await checkpoint(this.#db, { queues: [no], reason: 'requested' })
+    if (made === undefined) throw notFound(name)
+    return made
+  }
+
+  async checkpoints(name: string, filter?: CheckpointFilter): Promise<CheckpointPage> {
+    await this.#directory.current(name)
+    return listCheckpoints(this.#db, name, filter)
+  }
+
+  async recoveries(name: string, paging?: Paging): Promise<RecoveryPage> {
+    await this.#directory.current(name)
+    return listRecoveries(this.#db, name, paging)
+  }
+
+  async #become(name: string, status: 'active' | 'paused' | 'draining'): Promise<Queue> {
+    const { id } = await this.#directory.current(name)
+    // To drain what drains already would move its goal.
+    await this.#directory.change({ id, versions: null }, (before) =>
+      status === 'draining' && before.status === 'draining' ? {} : { status },
+    )
+    return this.get(name)
+  }
+}
+
+function notFound(name: string): PosthornError {
+  return new PosthornError('NOT_FOUND', { what: 'queue', id: name })
+}
