@@ -1,0 +1,83 @@
+import { expect, test } from 'vitest'
+import { Share } from '../../src/consume/share.ts'
+import { defineQueue } from '../../src/domain/queue.ts'
+import { defineSubscription } from '../../src/domain/subscription.ts'
+import { useHubs } from '../support/hub.ts'
+
+const hubs = useHubs('queue_pace')
+
+const shareWith = (options: object) =>
+  new Share(
+    {
+      ...defineSubscription('handler', ['t'], { name: 'n', ...options }),
+      ...{ no: 1, id: 'n', status: 'active', ramp: null },
+    },
+    () => undefined,
+    100,
+  )
+
+test('no lease brings more than a batch', () => {
+  const wanting = { now: 0, suspects: true, charsMax: 1_000_000 }
+  expect(shareWith({ batchSize: 7 }).want(wanting)).toMatchObject({ eventsMax: 7, laneMax: 7 })
+  expect(shareWith({}).want(wanting)?.eventsMax).toBeGreaterThan(7)
+})
+
+test('what has taken something rests for the processing interval', () => {
+  const share = shareWith({ batchSize: 5, processingInterval: 1_000 })
+  const wanting = { suspects: true, charsMax: 1_000_000 }
+  expect(share.want({ now: 50, ...wanting })).toBeDefined()
+  const run = { id: 1, subscription: 1, token: 1, lane: false, suspect: false, leasedUntil: new Date() }
+  share.take({
+    run: { ...run, deliveries: [] },
+    ...{ lane: false, leasedAt: 100, leasedAtMs: 0, holdsUntil: 1e9, renewAt: 1e9, waiting: [], underWay: 0 },
+    ...{ cancelled: [], goesBack: false, isSuspect: false, suspectUntil: 0 },
+  })
+  expect(share.want({ now: 600, ...wanting })).toBeUndefined()
+  expect(share.restMs(600)).toBe(500)
+  expect(share.want({ now: 1_100, ...wanting })).toBeDefined()
+})
+
+test('a queue with a batch size and an interval is worked off batch by batch, to its end', async () => {
+  const { hub, drain } = await hubs.open()
+  const begun: number[] = []
+  const options = { name: 'slow', batchSize: 4, processingInterval: 100, concurrency: 50 }
+  hub.on('t', options, () => void begun.push(performance.now()))
+  await hub.start()
+  await hub.publishMany(Array.from({ length: 12 }, (_, n) => ({ type: 't', payload: n })))
+  await expect.poll(() => begun.length).toBe(12)
+  await drain()
+  // Three batches, so two rests lie between the first and the last.
+  const lasted = (begun.at(-1) as number) - (begun[0] as number)
+  expect(lasted).toBeGreaterThan(150)
+})
+
+test('what an operator has set stays, and what a handler says counts', async () => {
+  const first = await hubs.open({ schema: 'said' })
+  first.hub.on('t', { name: 'n', batchSize: 5 }, () => undefined)
+  await first.hub.start()
+  const { config } = await first.hub.queues.configure('n', { maxQueueDepth: 9, batchSize: 6 })
+  expect(config).toEqual({
+    ...defineQueue({}),
+    maxQueueDepth: 9,
+    highWatermark: 7,
+    batchSize: 6,
+    onFull: 'hold',
+  })
+  await first.hub.stop()
+  const second = await hubs.open({ schema: 'said' })
+  second.hub.on('t', { name: 'n', batchSize: 5 }, () => undefined)
+  await second.hub.start()
+  expect((await second.hub.queues.get('n')).config).toMatchObject({ maxQueueDepth: 9, batchSize: 5 })
+})
+
+test('a stop records how far the queues have come', async () => {
+  const { hub, drain } = await hubs.open({ schema: 'stopped' })
+  hub.on('t', { name: 'n' }, () => undefined)
+  await hub.start()
+  await hub.publishMany([1, 2, 3].map((n) => ({ type: 't', payload: n })))
+  await drain()
+  await hub.stop()
+  const later = await hubs.open({ schema: 'stopped' })
+  const { checkpoints } = await later.hub.queues.checkpoints('n')
+  expect(checkpoints).toMatchObject([{ queue: 'n', checkpointId: 3, eventCount: 3, reason: 'stop' }])
+})
