@@ -17,7 +17,7 @@ create table __schema__.queue_pressure (
 ) with (fillfactor = 50);
 create index queue_pressure_level on __schema__.queue_pressure (subscription) where level <> 'none';
 
--- Counted where attempts are recorded, so that no statement can forget it: one row per statement and queue.
+-- One row per statement that records attempts, and queue.
 create table __schema__.queue_tallies (
   id bigint generated always as identity primary key,
   subscription int not null,
@@ -38,20 +38,6 @@ create table __schema__.queue_counters (
   ended_per_second double precision not null default 0,   -- attempts that ended lately, as of counted_at
   counted_at timestamptz not null
 ) with (fillfactor = 50);
-
-create function __schema__.tally() returns trigger language plpgsql as $$
-begin
-  insert into __schema__.queue_tallies (subscription, processed, errors, timed, execution_ms, last_id)
-  select r.subscription, count(*) filter (where r.settlement = 'completed'),
-    count(*) filter (where r.settlement in ('retried', 'lease_expired', 'buried') and r.token is not null),
-    count(r.execution_ms), coalesce(sum(r.execution_ms), 0), max(r.event_id) filter (where r.settlement = 'completed')
-  from recorded r
-  where r.settlement in ('completed', 'retried', 'lease_expired', 'buried')
-  group by r.subscription;
-  return null;
-end $$;
-create trigger audit_tally after insert on __schema__.audit
-  referencing new table as recorded for each statement execute function __schema__.tally();
 
 -- What a queue has done so far: true at any time, whatever has been added up.
 create view __schema__.queue_totals as

@@ -1,5 +1,6 @@
 import { numberArray } from '../db/array.ts'
 import { type Database, defineStatement } from '../db/database.ts'
+import { tallied } from './tally-sql.ts'
 
 /** A whole run that succeeded: what took how long, in the order of its deliveries. */
 export interface CompleteRequest {
@@ -20,6 +21,7 @@ export async function complete(db: Database, requests: readonly CompleteRequest[
     numberArray(requests.map((request) => request.token)),
     requests.map((request) => numberArray(request.startedAfterMs)),
     requests.map((request) => numberArray(request.executionMs)),
+    numberArray(requests.map((request) => request.executionMs.reduce((sum, ms) => sum + ms, 0))),
   ]
   const rows = await db.once<[position: number]>(completeStatement(db), values, plans)
   return rows.map(([position]) => position)
@@ -32,13 +34,13 @@ const completeStatement = defineStatement(
   'complete',
   `with done as (
     delete from __schema__.runs r
-    using unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[])
-      with ordinality as g(run_id, token, started, execution, position)
+    using unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::bigint[])
+      with ordinality as g(run_id, token, started, execution, lasted_ms, position)
     where r.id = any($1) and r.id = g.run_id and r.token = g.token and r.state = 'leased'
       and r.ordering_key is null and r.concurrency_key is null
       and cardinality(r.event_ids) = cardinality(g.started::int[])
     returning g.position, r.subscription, r.event_ids, r.attempts, r.failures, r.worker, r.token, r.leased_at,
-      g.started::int[] as started, g.execution::int[] as execution
+      g.started::int[] as started, g.execution::int[] as execution, g.lasted_ms
   ),
   recorded as (
     insert into __schema__.audit (event_id, subscription, settlement, attempt, failures, worker, token, leased_at,
@@ -49,6 +51,13 @@ const completeStatement = defineStatement(
     from done d
     cross join lateral unnest(d.event_ids, d.started, d.execution)
       with ordinality as u(event_id, started_after_ms, execution_ms, place)
+  ),
+  tallied as (
+    insert into __schema__.queue_tallies (subscription, processed, errors, timed, execution_ms, last_id)
+    select d.subscription, sum(cardinality(d.event_ids)), 0, sum(cardinality(d.event_ids)), sum(d.lasted_ms),
+      max(d.event_ids[cardinality(d.event_ids)])
+    from done d
+    group by d.subscription
   )
   select d.position from done d`,
 )
@@ -131,6 +140,7 @@ const completeHeadsStatement = defineStatement(
       c.leased_at + c.started_after_ms * interval '1 ms', __schema__.clock(), c.execution_ms
     from completed c
   ),
+  ${tallied(`(select c.*, 'completed' as settlement from completed c)`)},
   noted as (
     insert into __schema__.inbox (subscription, ordering_keys, positions)
     select g.subscription, array_agg(g.ordering_key), array_agg(g.lane_position)

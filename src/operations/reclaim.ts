@@ -159,6 +159,13 @@ const takeBack = defineStatement(
     from charged c
     join expired e on e.id = c.run_id
   ),
+  tallied as (
+    insert into __schema__.queue_tallies (subscription, processed, errors, timed, execution_ms)
+    select e.subscription, 0, count(*), 0, 0
+    from charged c
+    join expired e on e.id = c.run_id
+    group by e.subscription
+  ),
   apart as (
     insert into __schema__.runs (subscription, state, event_ids, first_id, concurrency_key, tags, expires_at,
       max_failures, attempts, failures, suspect, token, worker, granted, begun)

@@ -1,6 +1,7 @@
 import { numberArray, textArray } from '../db/array.ts'
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
 import type { Settlement } from '../domain/settlement.ts'
+import { tallied } from './tally-sql.ts'
 
 /** What becomes of one delivery, and what the audit says of the attempt that led there. */
 export interface SettleRequest {
@@ -157,6 +158,7 @@ export const settleStatement = defineStatement(
       s.execution_ms, s.reason
     from settled s
   ),
+  ${tallied('settled')},
   buried as (
     insert into __schema__.dead_letters (id, event_id, subscription, kind, reason, attempts, failures,
       event_snapshot, subscription_snapshot, buried_at)

@@ -21,6 +21,7 @@ export function checkStanding(model: Model, snapshot: Snapshot): void {
   checkTags(snapshot)
   checkLimits(model, snapshot)
   checkLetters(model, snapshot)
+  expectEqual('what queues have done', snapshot.totals, snapshot.recorded)
 }
 
 /** What must hold right after an admission: nothing that could move has stayed. */

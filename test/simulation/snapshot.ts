@@ -13,6 +13,9 @@ export interface Snapshot {
   readonly readyTags: readonly string[]
   readonly letters: readonly LetterRow[]
   readonly deliveries: readonly DeliveryRow[]
+  /** `subscription/processed/errors`: as counted along the way, and as recorded. */
+  readonly totals: readonly string[]
+  readonly recorded: readonly string[]
 }
 
 export interface RunRow {
@@ -101,6 +104,18 @@ const snapshotStatement = defineStatement(
         'state', d.state, 'attempts', d.attempts, 'failures', d.failures,
         'audits', (select count(*) from __schema__.audit a
           where a.event_id = d.event_id and a.subscription = d.subscription))), '[]')
-      from __schema__.delivery_states(array(select e.id from __schema__.events e)) as d)
+      from __schema__.delivery_states(array(select e.id from __schema__.events e)) as d),
+    'totals', (
+      select coalesce(json_agg(concat_ws('/', t.subscription, t.processed, t.errors) order by t.subscription), '[]')
+      from __schema__.queue_totals t where t.processed + t.errors > 0),
+    'recorded', (
+      select coalesce(json_agg(concat_ws('/', a.subscription, a.processed, a.errors) order by a.subscription), '[]')
+      from (
+        select a.subscription, count(*) filter (where a.settlement = 'completed') as processed,
+          count(*) filter (where a.settlement <> 'completed') as errors
+        from __schema__.audit a
+        where a.settlement in ('completed', 'retried', 'lease_expired', 'buried') and a.token is not null
+        group by a.subscription
+      ) as a)
   )`,
 )

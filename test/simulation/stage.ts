@@ -81,6 +81,8 @@ export async function openStage(bug?: SeededBug): Promise<Stage> {
 }
 
 const emptied = [
+  'queue_tallies',
+  'queue_counters',
   'events',
   'idempotency_keys',
   'inbox',
