@@ -41,6 +41,8 @@ export class Simulation {
     readyTags: [],
     letters: [],
     deliveries: [],
+    totals: [],
+    recorded: [],
   }
   step = 0
   places = 0
