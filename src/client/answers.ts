@@ -17,6 +17,8 @@ export interface ListedEvent extends Omit<StoredEventFields, 'payloadText'>, Sta
 export interface PublishedEvent extends RemoteEvent {
   /** It had been published before under the same idempotency key. */
   readonly replayed: boolean
+  /** Queues it is owed to that are past their high watermark, by name: publish more slowly. */
+  readonly backpressure: readonly string[]
 }
 
 export interface LeasedEvent extends RemoteEvent {

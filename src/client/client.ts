@@ -70,7 +70,8 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
       signal: options.signal,
     })
     const replayed = answer.headers.get('idempotency-replayed') === 'true'
-    return extend(read(answer, readEvent), { replayed })
+    const backpressure = answer.headers.get('posthorn-backpressure')?.split(', ') ?? []
+    return extend(read(answer, readEvent), { replayed, backpressure })
   }
 
   /** All of them or none, at most 1,000. */

@@ -55,6 +55,13 @@ test('a publish that was answered before says so', async () => {
   expect((await client.publish({ type: 'x', payload: 1 })).replayed).toBe(true)
 })
 
+test('a publish to queues that are nearly full names them', async () => {
+  const headers = { 'posthorn-backpressure': 'work, billing' }
+  const server = await serve(() => ({ status: 201, headers, body: eventText({ id: 1, payload: '1' }) }))
+  const client = new PosthornClient({ url: server.url })
+  expect((await client.publish({ type: 'x', payload: 1 })).backpressure).toEqual(['work', 'billing'])
+})
+
 test.each([
   ['text that is no JSON', { payloadText: '1,"type":"y"' }, 'BAD_PAYLOAD'],
   ['half a surrogate pair', { payloadText: '"\ud800"' }, 'BAD_PAYLOAD'],
