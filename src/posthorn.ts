@@ -163,10 +163,10 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       underWay: () => this.#runner.underWay,
       longPolls: () => pull.waiting,
       connections: () => db.connections,
-      stats: () => readStats(db),
+      stats: () => readStats(db, config),
       trouble,
     })
-    this.#upkeep = new Upkeep(db, admitter, observeUpkeep({ ...hooks, wake: () => this.wake() }))
+    this.#upkeep = new Upkeep(db, admitter, observeUpkeep({ ...hooks, wake: () => this.wake() }), config)
     this.#presence = presenceLoop({
       ...{ db, trouble, workerId: config.workerId },
       handled: () => roster.handled,

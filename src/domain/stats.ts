@@ -12,6 +12,9 @@ export interface Stats {
   readonly deadLetters: number
   /** Of those that this role may see; 0: none is open. */
   readonly oldestTransactionSeconds: number
+  readonly workers: { readonly alive: number; readonly stale: number }
+  /** Picked and not ended for longer than the hub allows. */
+  readonly attemptsOverdue: number
 }
 
 /** What waits for one subscription. */

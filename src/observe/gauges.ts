@@ -42,6 +42,8 @@ export function observeFigures(metrics: Metrics, figures: Figures): void {
   showStats(metrics.queueRetries, perQueue('retries'))
   showStats(metrics.queueLeased, perQueue('leased'))
   showStats(metrics.queueOldest, perQueue('oldestSeconds'))
+  showStats(metrics.workers, ({ workers }) => Object.entries(workers).map(([state, n]) => [{ state }, n]))
+  showStats(metrics.attemptsOverdue, ({ attemptsOverdue }) => [[{}, attemptsOverdue]])
   showStats(metrics.deadLetters, ({ deadLetters }) => [[{}, deadLetters]])
   showStats(metrics.oldestTransaction, ({ oldestTransactionSeconds }) => [[{}, oldestTransactionSeconds]])
 }

@@ -46,6 +46,16 @@ export const metricTable = {
     'Requests sent by this process, by class of the answer (2xx) or of what failed (refused).',
   ),
   underWay: gauge('posthorn_attempts_under_way', [], 'Attempts whose handler is running in this process.'),
+  attemptsOverdue: gauge(
+    'posthorn_attempts_overdue',
+    [],
+    'Attempts that were picked longer ago than overdueAfterMs and have not ended.',
+  ),
+  workers: gauge(
+    'posthorn_workers',
+    ['state'],
+    'Workers that are alive, and those that went silent lately or let a lease lapse.',
+  ),
   executionSeconds: histogram(
     'posthorn_attempt_duration_seconds',
     ['subscription'],

@@ -1,7 +1,9 @@
 import { numberArray } from '../db/array.ts'
 import { type Database, defineStatement } from '../db/database.ts'
 import { allOthers, type QueueStats, type Stats, toldApartMax } from '../domain/stats.ts'
+import { countOverdue } from './overdue.ts'
 import { readAtOnce } from './reader.ts'
+import { countWorkers } from './workers.ts'
 
 /** Whoever was delayed has a low id and has waited only since its time came: so not the first alone is asked. */
 const oldestMax = 10
@@ -10,10 +12,15 @@ const oldestMax = 10
  * How much waits, and for how long. Ready runs are counted in an index, and only those that hold several are read: a
  * million waiting take a tenth of a second, as long as vacuum keeps up.
  */
-export async function readStats(db: Database): Promise<Stats> {
+export async function readStats(
+  db: Database,
+  { overdueAfterMs }: { readonly overdueAfterMs: number },
+): Promise<Stats> {
   return readAtOnce(db, async (reader) => {
+    const workers = await countWorkers(reader)
+    const attemptsOverdue = await countOverdue(reader, { afterMs: overdueAfterMs })
     const behind = (await reader.query<Behind>(behindStatement(db).text)).rows
-    const rest = await reader.query<Omit<Stats, 'queues'>>(restStatement(db).text)
+    const rest = (await reader.query<Rest>(restStatement(db).text)).rows[0] as Rest
     await reader.query(indexPlans)
     const { rows: queues } = await reader.query<QueueStats>(queuesStatement(db).text, [
       ...[toldApartMax, allOthers, oldestMax],
@@ -21,7 +28,7 @@ export async function readStats(db: Database): Promise<Stats> {
       numberArray(behind.map(({ deliveries }) => deliveries)),
       numberArray(behind.map(({ oldestId }) => oldestId)),
     ])
-    return { queues, ...(rest.rows[0] as Omit<Stats, 'queues'>) }
+    return { queues, ...rest, workers, attemptsOverdue }
   })
 }
 
@@ -30,6 +37,8 @@ export async function readStats(db: Database): Promise<Stats> {
  * reads all runs for the few that are asked for, or sorts a million to count them.
  */
 const indexPlans = 'set local enable_seqscan = off; set local enable_sort = off'
+
+type Rest = Pick<Stats, 'deadLetters' | 'oldestTransactionSeconds'>
 
 interface Behind {
   readonly subscription: number

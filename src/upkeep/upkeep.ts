@@ -3,6 +3,7 @@ import type { Admitter } from '../operations/admit.ts'
 import { cancel } from '../operations/cancel.ts'
 import { type Expired, expire } from '../operations/expire.ts'
 import { orphanedDeliveries } from '../operations/orphans.ts'
+import type { OverdueAttempt } from '../operations/overdue.ts'
 import { peek } from '../operations/peek.ts'
 import { pruneIdempotencyKeys } from '../operations/prune.ts'
 import { type Reclaimed, reclaim } from '../operations/reclaim.ts'
@@ -10,11 +11,13 @@ import { stepReplay } from '../operations/step-replay.ts'
 import { abandonedSubscriptions } from '../operations/subscriptions.ts'
 import { type UnroutedLetter, unroutedLetters } from '../operations/unrouted.ts'
 import { Loop } from './loop.ts'
+import { OverdueWatch } from './overdue-watch.ts'
 
 export interface UpkeepObserver {
   reclaimed(runs: number, charged: readonly Reclaimed[]): void
   expired(deliveries: readonly Expired[]): void
   abandoned(subscriptions: readonly string[]): void
+  overdue(attempts: readonly OverdueAttempt[]): void
   unrouted(letters: readonly UnroutedLetter[]): void
   trouble(error: unknown, doing: string): void
 }
@@ -26,15 +29,22 @@ export class Upkeep {
   readonly #db: Database
   readonly #admitter: Admitter
   readonly #observe: UpkeepObserver
+  readonly #overdue: OverdueWatch
   readonly #loops: readonly Loop[]
   /** Events to look at, and the look under way. */
   #unrouted: number[] = []
   #looking: Promise<void> | undefined
 
-  constructor(db: Database, admitter: Admitter, observe: UpkeepObserver) {
+  constructor(
+    db: Database,
+    admitter: Admitter,
+    observe: UpkeepObserver,
+    options: { readonly overdueAfterMs: number },
+  ) {
     this.#db = db
     this.#admitter = admitter
     this.#observe = observe
+    this.#overdue = new OverdueWatch(db, options)
     const loop = (name: string, everyMs: number, step: () => Promise<boolean>) =>
       new Loop({ name, everyMs, step, trouble: (error, doing) => observe.trouble(error, doing) })
     this.#loops = [
@@ -42,6 +52,7 @@ export class Upkeep {
       loop('sending once more what was asked for', 1_000, () => this.#stepReplay()),
       loop('cancelling what is owed to nobody', 10_000, () => this.#cancelOrphans()),
       loop('looking for handlers that are missing', 60_000, () => this.#findAbandoned()),
+      loop('looking for attempts that do not end', 60_000, () => this.#findOverdue()),
       loop('forgetting old idempotency keys', 600_000, () => pruneIdempotencyKeys(db)),
     ]
   }
@@ -54,9 +65,10 @@ export class Upkeep {
     await Promise.all(this.#loops.map((loop) => loop.stop()))
   }
 
-  /** Reclaims ended leases, ends what has outlived its time, takes replays further; true while there is more. */
+  /** What the loops do whose time a test moves; true while there is more. */
   async sweep(): Promise<boolean> {
     const more = await this.#takeBack()
+    await this.#findOverdue()
     return (await this.#stepReplay()) || more
   }
 
@@ -112,6 +124,12 @@ export class Upkeep {
   async #findAbandoned(): Promise<boolean> {
     const names = await abandonedSubscriptions(this.#db)
     if (names.length > 0) this.#observe.abandoned(names)
+    return false
+  }
+
+  async #findOverdue(): Promise<boolean> {
+    const attempts = await this.#overdue.look()
+    if (attempts.length > 0) this.#observe.overdue(attempts)
     return false
   }
 }
