@@ -29,6 +29,8 @@ export interface QueueStats {
   /** Of these, those that have failed before. */
   readonly retries: number
   readonly leased: number
+  /** How many of those that wait must miss their expiry at the rate of late. */
+  readonly expiring: number
   /** How long the oldest has waited that does not wait for its time; 0: none does. */
   readonly oldestSeconds: number
 }

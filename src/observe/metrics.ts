@@ -86,6 +86,11 @@ export const metricTable = {
     'Of those that wait for their time, the ones that have failed before.',
   ),
   queueLeased: gauge('posthorn_queue_leased', ['subscription'], 'Deliveries that are leased.'),
+  queueExpiring: gauge(
+    'posthorn_queue_expiring',
+    ['subscription'],
+    'Of those that wait, how many must miss their expiry at the rate at which attempts ended lately.',
+  ),
   queueOldest: gauge(
     'posthorn_queue_oldest_age_seconds',
     ['subscription'],
