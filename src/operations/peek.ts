@@ -1,16 +1,27 @@
 import { type Database, defineStatement } from '../db/database.ts'
 
+/** What there is to do. Whatever is looked for again and again belongs here: an idle process asks nothing else. */
 export interface Peek {
-  /** Something to lease or to admit for these subscriptions. */
-  readonly work: boolean
+  /** Something has arrived, or its time has come: it is to be admitted. */
+  readonly arrivals: boolean
+  /** Of the subscriptions that were asked about, those that have something to lease. */
+  readonly ready: readonly number[]
   /** A lease has ended, or a delivery has outlived its time. */
   readonly overdue: boolean
+  /** A replay can go on. */
+  readonly replays: boolean
 }
 
 /** Whether there is anything to do: one cheap look, so that an idle process asks little. */
 export async function peek(db: Database, subscriptions: readonly number[]): Promise<Peek> {
-  const [row] = await db.run<[work: boolean, overdue: boolean]>(peekStatement(db), [subscriptions])
-  return { work: row?.[0] ?? false, overdue: row?.[1] ?? false }
+  const [row] = await db.run<PeekRow>(peekStatement(db), [subscriptions])
+  const [arrivals, ready, overdue, replays] = row as PeekRow
+  return { arrivals, ready, overdue, replays }
+}
+
+/** Something to lease or to admit for these subscriptions. */
+export function hasWork({ arrivals, ready }: Peek, subscriptions: readonly number[]): boolean {
+  return arrivals || ready.some((no) => subscriptions.includes(no))
 }
 
 const peekStatement = defineStatement(
@@ -19,15 +30,18 @@ const peekStatement = defineStatement(
     exists (select 1 from __schema__.inbox)
       or exists (
         select 1 from __schema__.runs r
-        where r.state in ('deferred', 'delayed') and r.due_at <= __schema__.clock())
-      or exists (
-        select 1
-        from __schema__.subscriptions s
-        where s.no = any($1::int[]) and s.status in ('active', 'draining')
-          and exists (select 1 from __schema__.runs r where r.subscription = s.no and r.state = 'ready')),
+        where r.state in ('deferred', 'delayed') and r.due_at <= __schema__.clock()),
+    array(
+      select s.no
+      from __schema__.subscriptions s
+      where s.no = any($1::int[]) and s.status in ('active', 'draining')
+        and exists (select 1 from __schema__.runs r where r.subscription = s.no and r.state = 'ready')),
     exists (select 1 from __schema__.runs r where r.state = 'leased' and r.leased_until < __schema__.clock())
       or exists (select 1 from __schema__.runs r
         where r.expires_at is not null and r.expires_at <= __schema__.clock() and r.state <> 'leased')
       or exists (select 1 from __schema__.lane_queue q
-        where q.expires_at is not null and q.expires_at <= __schema__.clock())`,
+        where q.expires_at is not null and q.expires_at <= __schema__.clock()),
+    exists (select 1 from __schema__.replays r where r.state = 'running' and r.due_at <= __schema__.clock())`,
 )
+
+type PeekRow = [arrivals: boolean, ready: number[], overdue: boolean, replays: boolean]

@@ -4,12 +4,13 @@ import { cancel } from '../operations/cancel.ts'
 import { type Expired, expire } from '../operations/expire.ts'
 import { orphanedDeliveries } from '../operations/orphans.ts'
 import type { OverdueAttempt } from '../operations/overdue.ts'
-import { peek } from '../operations/peek.ts'
+import { type Peek, peek } from '../operations/peek.ts'
 import { pruneIdempotencyKeys } from '../operations/prune.ts'
 import { type Reclaimed, reclaim } from '../operations/reclaim.ts'
 import { stepReplay } from '../operations/step-replay.ts'
 import { abandonedSubscriptions } from '../operations/subscriptions.ts'
 import { type UnroutedLetter, unroutedLetters } from '../operations/unrouted.ts'
+import type { Lookout } from './lookout.ts'
 import { Loop } from './loop.ts'
 import { OverdueWatch } from './overdue-watch.ts'
 
@@ -29,6 +30,7 @@ export class Upkeep {
   readonly #db: Database
   readonly #admitter: Admitter
   readonly #observe: UpkeepObserver
+  readonly #lookout: Lookout
   readonly #overdue: OverdueWatch
   readonly #loops: readonly Loop[]
   /** Events to look at, and the look under way. */
@@ -39,17 +41,21 @@ export class Upkeep {
     db: Database,
     admitter: Admitter,
     observe: UpkeepObserver,
-    options: { readonly overdueAfterMs: number },
+    options: { readonly lookout: Lookout; readonly overdueAfterMs: number },
   ) {
     this.#db = db
     this.#admitter = admitter
     this.#observe = observe
+    this.#lookout = options.lookout
     this.#overdue = new OverdueWatch(db, options)
     const loop = (name: string, everyMs: number, step: () => Promise<boolean>) =>
       new Loop({ name, everyMs, step, trouble: (error, doing) => observe.trouble(error, doing) })
     this.#loops = [
-      loop('taking back what is overdue', 2_000, () => this.#takeBack()),
-      loop('sending once more what was asked for', 1_000, () => this.#stepReplay()),
+      loop('taking back what is overdue', 2_000, async () => this.#takeBack(await this.#lookout.look())),
+      loop('sending once more what was asked for', 1_000, async () => {
+        const { replays } = await this.#lookout.look()
+        return replays && this.#stepReplay()
+      }),
       loop('cancelling what is owed to nobody', 10_000, () => this.#cancelOrphans()),
       loop('looking for handlers that are missing', 60_000, () => this.#findAbandoned()),
       loop('looking for attempts that do not end', 60_000, () => this.#findOverdue()),
@@ -67,15 +73,14 @@ export class Upkeep {
 
   /** What the loops do whose time a test moves; true while there is more. */
   async sweep(): Promise<boolean> {
-    const more = await this.#takeBack()
+    const more = await this.#takeBack(await peek(this.#db, []))
     await this.#findOverdue()
     return (await this.#stepReplay()) || more
   }
 
-  async #takeBack(): Promise<boolean> {
-    const { work, overdue } = await peek(this.#db, [])
+  async #takeBack({ arrivals, overdue }: Peek): Promise<boolean> {
     // Also where nobody works: what stands at the door can expire too.
-    const moved = work ? (await this.#admitter.admit()).moved : 0
+    const moved = arrivals ? (await this.#admitter.admit()).moved : 0
     if (!overdue) return moved > 0
     const { runs, charged } = await reclaim(this.#db)
     if (runs > 0) this.#observe.reclaimed(runs, charged)

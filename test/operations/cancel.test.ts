@@ -9,6 +9,7 @@ import { reclaim } from '../../src/operations/reclaim.ts'
 import { release } from '../../src/operations/release.ts'
 import { reset } from '../../src/operations/reset.ts'
 import { deleteSubscription } from '../../src/operations/subscriptions.ts'
+import { Lookout } from '../../src/upkeep/lookout.ts'
 import { Upkeep } from '../../src/upkeep/upkeep.ts'
 import { type Engine, only, useEngines } from './reading.ts'
 
@@ -152,7 +153,7 @@ test('the backlog of a deleted subscription ends, however large', { timeout: 30_
     ...{ reclaimed: nothing, expired: nothing, abandoned: nothing, overdue: nothing, unrouted: nothing },
     trouble: (error: unknown) => void troubles.push(error),
   }
-  const upkeep = new Upkeep(db, admitter, observe, { overdueAfterMs: 60_000 })
+  const upkeep = new Upkeep(db, admitter, observe, { lookout: new Lookout(db), overdueAfterMs: 60_000 })
   upkeep.start()
   const left = async () => {
     const { rows } = await db.query<{ left: number }>(
