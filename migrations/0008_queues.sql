@@ -39,13 +39,18 @@ create table __schema__.queue_counters (
   counted_at timestamptz not null
 ) with (fillfactor = 50);
 
+-- A rate as it is now: nobody writes down that nothing happens.
+create function __schema__.rate_now(per_second double precision, at timestamptz) returns double precision
+  language sql stable as $$
+  select per_second * exp(least(date_part('epoch', at - __schema__.clock()), 0) / 30)
+$$;
+
 -- What a queue has done so far: true at any time, whatever has been added up.
 create view __schema__.queue_totals as
   select s.no as subscription, coalesce(c.processed, 0) + t.processed as processed, coalesce(c.errors, 0) + t.errors as errors,
     coalesce(c.timed, 0) + t.timed as timed, coalesce(c.execution_ms, 0) + t.execution_ms as execution_ms,
     coalesce(t.last_id, c.last_id) as last_id,
-    -- Nobody writes down that nothing happens.
-    coalesce(c.ended_per_second * exp(least(date_part('epoch', c.counted_at - __schema__.clock()), 0) / 30), 0) as ended_per_second
+    coalesce(__schema__.rate_now(c.ended_per_second, c.counted_at), 0) as ended_per_second
   from __schema__.subscriptions s
   left join __schema__.queue_counters c on c.subscription = s.no
   cross join lateral (

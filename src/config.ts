@@ -53,6 +53,8 @@ export interface PosthornOptions<C extends Catalogue = Catalogue> {
   readonly prepared?: boolean
   /** How long one statement may run. Default 10,000. */
   readonly statementTimeoutMs?: number
+  /** An attempt that has not ended by then is told as overdue. Default 1,200,000: longer than a handler may take. */
+  readonly overdueAfterMs?: number
 }
 
 export interface Config {
@@ -75,6 +77,7 @@ export interface Config {
   readonly poolMax: number
   readonly prepared: boolean
   readonly statementTimeoutMs: number
+  readonly overdueAfterMs: number
 }
 
 const shardMax = 1023
@@ -120,6 +123,7 @@ export function readConfig(
     poolMax: integer('poolMax', options.poolMax ?? 20, 2, 1_000),
     prepared: flag('prepared', options.prepared ?? true),
     statementTimeoutMs: integer('statementTimeoutMs', options.statementTimeoutMs ?? 10_000, 100, 3_600_000),
+    overdueAfterMs: integer('overdueAfterMs', options.overdueAfterMs ?? 1_200_000, 1_000, 31_536_000_000),
   })
 }
 
@@ -144,6 +148,7 @@ export const optionNames: readonly string[] = [
   'poolMax',
   'prepared',
   'statementTimeoutMs',
+  'overdueAfterMs',
 ]
 
 const roles = ['api', 'dispatcher', 'upkeep'] as const

@@ -31,12 +31,17 @@ import {
 } from './operations/event-type.ts'
 import { type EventDetails, getEvent } from './operations/events.ts'
 import { type EventFilter, type EventPage, listEvents } from './operations/list-events.ts'
-import type { Paging } from './operations/paging.ts'
 import { type Redriven, redrive } from './operations/redrive.ts'
 import { reset } from './operations/reset.ts'
 import { type PayloadSearch, type PayloadSearchPage, searchPayload } from './operations/search-payload.ts'
 import { deleteSubscription, listSubscriptions, upsertSubscription } from './operations/subscriptions.ts'
-import { listWorkerPage, listWorkers, type Worker, type WorkerPage } from './operations/workers.ts'
+import {
+  listWorkerPage,
+  listWorkers,
+  type Worker,
+  type WorkerFilter,
+  type WorkerPage,
+} from './operations/workers.ts'
 import type { PublishedEvent, Publisher, PublishOptions } from './publish/publisher.ts'
 import { type FinalizeOptions, Polling, type PollOptions } from './pull/polling.ts'
 import type { Pull } from './pull/pull.ts'
@@ -231,8 +236,8 @@ export class Hub<C extends Catalogue = Catalogue> {
   }
 
   /** The same in pages, in the order in which they were first seen. */
-  workerPage(paging?: Paging): Promise<WorkerPage> {
-    return listWorkerPage(this.#parts.db, paging)
+  workerPage(filter?: WorkerFilter): Promise<WorkerPage> {
+    return listWorkerPage(this.#parts.db, filter)
   }
 
   /**

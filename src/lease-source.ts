@@ -20,7 +20,7 @@ import { heartbeat } from './operations/heartbeat.ts'
 import { isCompleted } from './operations/is-completed.ts'
 import { isolate } from './operations/isolate.ts'
 import { lease } from './operations/lease.ts'
-import { peek } from './operations/peek.ts'
+import { hasWork, type Peek } from './operations/peek.ts'
 import { release } from './operations/release.ts'
 import {
   type SettleRequest,
@@ -39,6 +39,8 @@ export interface LeaseSourceOptions {
   readonly leased: (run: LeasedRun, leaseMs: number) => void
   /** What must be known of leased runs before they can be attempted. */
   readonly prepare: (runs: readonly LeasedRun[]) => Promise<void>
+  /** Whether there is anything to do. */
+  readonly look: (subscriptions: readonly number[]) => Promise<Peek>
   /** There is more to lease than there was. */
   readonly admitted: () => void
   readonly trouble: (error: unknown, doing: string) => void
@@ -73,7 +75,7 @@ export class LeaseSource implements Source {
   }
 
   async peek(subscriptions: readonly number[]): Promise<boolean> {
-    return (await peek(this.#options.db, subscriptions)).work
+    return hasWork(await this.#options.look(subscriptions), subscriptions)
   }
 
   /** Most attempts succeed, and successes have statements of their own: `settle` gets what is left of them. */

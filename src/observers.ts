@@ -207,6 +207,12 @@ export function observeUpkeep(hooks: Hooks & { readonly wake: () => void }): Upk
         hooks.events.emit('drained', { queue })
       }
     },
+    overdue: (attempts) => {
+      for (const { key, name, type, eventId, worker, pickedAt } of attempts) {
+        const details = { eventId, workerId: worker, pickedAt: pickedAt.toISOString() }
+        alerts.raise({ kind: 'posthorn.attempt.overdue', subscription: name, type, details, key })
+      }
+    },
     abandoned: (names) => {
       for (const name of names) {
         alerts.raise({ kind: 'posthorn.subscription.abandoned', subscription: name, details: {} })

@@ -31,11 +31,15 @@ import { rememberWorker } from './operations/workers.ts'
 import { Publisher } from './publish/publisher.ts'
 import { tellPublished } from './published.ts'
 import { Pull } from './pull/pull.ts'
+import type { PullSettled } from './pull/settler.ts'
+import type { Arrival } from './pull/waiting-room.ts'
 import { Push } from './push/push.ts'
 import { Refresher } from './refresher.ts'
 import { Roster } from './roster.ts'
 import { stopEach } from './stop-each.ts'
+import { untilBeat } from './upkeep/beat.ts'
 import { holdWatchLoop } from './upkeep/hold-watch.ts'
+import { Lookout } from './upkeep/lookout.ts'
 import type { Loop } from './upkeep/loop.ts'
 import { presenceLoop } from './upkeep/presence.ts'
 import { Upkeep } from './upkeep/upkeep.ts'
@@ -82,6 +86,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const processId = randomUUID()
     const channel = `posthorn.${config.schema}`
     const admitter = new Admitter(db)
+    const lookout = new Lookout(db)
     const roster = new Roster(() => ({ db, log, runner: this.#runner, push: this.#push }))
     const trouble = (error: unknown, doing: string) =>
       log.error({ err: error, doing }, 'Trouble while working')
@@ -115,7 +120,8 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const buried = guard((burial: Burial) => tellBurial(hooks, burial), log)
     const directory = new Directory(db)
     const leased = (run: LeasedRun, leaseMs: number) => observePickup(metrics, run, leaseMs)
-    const pull = new Pull({ db, admitter, directory, trouble, leased, settled: (one) => tellSettled(one) })
+    const settled = (one: PullSettled) => tellSettled(one)
+    const pull = new Pull({ db, admitter, lookout, directory, trouble, leased, settled })
     const observe = observePush(() => hooks)
     const push = new Push({ ...config, db, vault, directory, databaseAddresses, observe })
     super({
@@ -137,7 +143,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const publishHooks = {
       ...{ events: this.events, metrics },
       unrouted: (ids: readonly number[]) => this.#upkeep.unrouted(ids),
-      offer: pull.published.bind(pull),
+      offer: (arrivals: readonly Arrival[]) => pull.published(arrivals),
       isServed: (no: number) => roster.get(no) !== undefined,
       wake: () => this.#runner.wake(),
     }
@@ -149,27 +155,23 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const hooks = { events: this.events, metrics, alerts: this.#alerts, log, subscription }
     const tellSettled = observePull(hooks)
     const source = new LeaseSource({
-      ...{ db, admitter, worker, subscription, trouble, leased },
+      ...{ db, admitter, worker, subscription, trouble, leased, look: lookout.look },
       admitted: () => this.#runner.wake(),
       prepare: (runs) => push.prepare(runs),
     })
-    this.#runner = new Runner({
-      source,
-      pollMs: config.pollMs,
-      idlePollMs: config.idlePollMs,
-      observe: observeRunner(hooks),
-    })
+    const { pollMs, idlePollMs, overdueAfterMs } = config
+    this.#runner = new Runner({ source, pollMs, idlePollMs, untilBeat, observe: observeRunner(hooks) })
     push.connect(this.#runner, source)
     db.waited = (ms) => metrics.poolWaitSeconds.observe(ms / 1000)
     observeFigures(metrics, {
       underWay: () => this.#runner.underWay,
       longPolls: () => pull.waiting,
       connections: () => db.connections,
-      stats: () => readStats(db),
+      stats: () => readStats(db, config),
       trouble,
     })
     this.#upkeep = new Upkeep({
-      ...{ db, admitter, isAnyLimited: () => roster.isAnyLimited },
+      ...{ db, admitter, lookout, overdueAfterMs, isAnyLimited: () => roster.isAnyLimited },
       observe: observeUpkeep({ ...hooks, wake: () => this.wake() }),
     })
     const holdWatch = holdWatchLoop({

@@ -143,3 +143,28 @@ test('events published in a caller’s transaction are not told', async () => {
   await client.end()
   expect(told).toEqual([id])
 })
+
+test('an attempt that does not end is told once in the whole fleet, and its successor again', async () => {
+  const options = { schema: 'overdue', overdueAfterMs: 60_000 }
+  const { hub, clock, alerts, drain } = await openWatched(options)
+  const { hub: second } = await hubs.open(options)
+  await hub.subscribe('t', { name: 'p', leaseMs: 3_600_000 })
+  const { id } = await hub.publish({ type: 't', payload: 1 })
+  await pollSurely(hub, 'p')
+  await clock.advance(59_000)
+  await second.sweep()
+  await drain()
+  expect(alerts).toEqual([])
+  for (let minute = 0; minute < 3; minute++) {
+    await clock.advance(61_000)
+    await second.sweep()
+    await drain()
+  }
+  const payload = { subscription: 'p', eventId: id, workerId: expect.any(String), heldBack: 0 }
+  await expect.poll(() => alerts).toHaveLength(1)
+  expect(alerts).toEqual([['posthorn.attempt.overdue', { ...payload, pickedAt: expect.any(String) }]])
+  await hub.reset(id, 'it hangs')
+  await pollSurely(hub, 'p')
+  await clock.advance(61_000)
+  await expect.poll(() => alerts).toHaveLength(2)
+})

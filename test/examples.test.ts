@@ -22,6 +22,7 @@ const prints: Record<string, string[]> = {
     'msg_2 is known, repeat',
     'msg_4 is new, gap',
   ],
+  'issuings-ai-checks.js': ['checked: t1,t3; expired: t2'],
   'pull-worker.js': ['invoice 7: 3 pages', 'invoice 7 is COMPLETED', 'invoice 8 is FAILED'],
 }
 

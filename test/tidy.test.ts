@@ -88,7 +88,10 @@ describe('the house is tidy', () => {
   })
 
   test('files stay short: over 300 lines needs a reason', () => {
-    const reasons = new Map([['src/consume/runner.ts', 'the one loop behind every way to consume']])
+    const reasons = new Map([
+      ['src/consume/runner.ts', 'the one loop behind every way to consume'],
+      ['src/hub.ts', 'all that a user can ask for, in a few lines each'],
+    ])
     const long = sources.filter(({ path, text }) => lines(text) > 300 && !reasons.has(path))
     expect(long.map(({ path, text }) => `${path}: ${lines(text)}`)).toEqual([])
   })

@@ -117,6 +117,9 @@ export interface RemoteWorker {
   readonly lastSeenAt: Date
   readonly inFlight: number
   readonly stale: boolean
+  /** What came first, and when; null: it is not stale. */
+  readonly staleReason: 'silent' | 'lapsed_lease' | null
+  readonly staleSince: Date | null
 }
 
 export interface Subscriber {

@@ -7,12 +7,10 @@ import { Keeper, tickMs } from './keeper.ts'
 import { type EndedAttempt, Settler } from './settler.ts'
 import type { HeldRun, Share } from './share.ts'
 import type { SettleAnswer, SettleDelivery, Source, Want } from './source.ts'
-import { Wakeup } from './wakeup.ts'
+import { Wakeup, type WakeupOptions } from './wakeup.ts'
 
-export interface RunnerOptions {
+export interface RunnerOptions extends WakeupOptions {
   readonly source: Source
-  readonly pollMs: number
-  readonly idlePollMs: number
   readonly observe: RunnerObserver
 }
 

@@ -3,6 +3,8 @@ export interface WakeupOptions {
   readonly pollMs: number
   /** The longest wait: polling is the truth, and notifications only make it fast. */
   readonly idlePollMs: number
+  /** How long to wait for so long a time when idle, so that others look at the same moment. */
+  readonly untilBeat?: (everyMs: number) => number
 }
 
 /** How long a lane that is free waits for others, so that they go on together. */
@@ -88,9 +90,18 @@ export class Wakeup {
       this.#freed = false
       return
     }
-    if ((await this.#sleep(jittered(this.#pollMs))) === 'woken') return
-    this.#pollMs = Math.min(this.#pollMs * 2, this.#options.idlePollMs)
-    if (await peek()) this.#woken = true
+    do {
+      if ((await this.#sleep(this.#pauseMs())) === 'woken') return
+      this.#pollMs = Math.min(this.#pollMs * 2, this.#options.idlePollMs)
+      if (await peek()) this.#woken = true
+      // Somebody may have said something while it peeked.
+    } while (!this.#woken && !(this.#freed && !this.#emptied))
+  }
+
+  #pauseMs(): number {
+    const { idlePollMs, untilBeat } = this.#options
+    const isIdle = this.#pollMs >= idlePollMs
+    return isIdle && untilBeat !== undefined ? untilBeat(idlePollMs) : jittered(this.#pollMs)
   }
 
   stop(): void {

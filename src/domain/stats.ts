@@ -12,6 +12,9 @@ export interface Stats {
   readonly deadLetters: number
   /** Of those that this role may see; 0: none is open. */
   readonly oldestTransactionSeconds: number
+  readonly workers: { readonly alive: number; readonly stale: number }
+  /** Picked and not ended for longer than the hub allows. */
+  readonly attemptsOverdue: number
 }
 
 /** What waits for one subscription. */
@@ -26,6 +29,8 @@ export interface QueueStats {
   /** Of these, those that have failed before. */
   readonly retries: number
   readonly leased: number
+  /** How many of those that wait must miss their expiry at the rate of late. */
+  readonly expiring: number
   /** How long the oldest has waited that does not wait for its time; 0: none does. */
   readonly oldestSeconds: number
 }

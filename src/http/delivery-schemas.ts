@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { deliveryStatuses } from '../domain/delivery-status.ts'
-import { eventId, named, text, time, whole } from './schemas.ts'
+import { eventId, moment, named, text, time, whole } from './schemas.ts'
 
 /** A subscriber's id, or its name. */
 export const subscriberRef = z
@@ -16,6 +16,9 @@ export const deliveryQuery = z.strictObject({
   event_id: eventId.optional(),
   subscriber: subscriberRef.optional(),
   status: z.enum(deliveryStatuses).optional(),
+  picked_before: moment()
+    .optional()
+    .describe('Only attempts under way that a worker picked before: `status` is then `delivering`.'),
   limit: whole(1, 1000).optional(),
   offset: whole(0, 10_000).optional(),
   order: z.enum(['asc', 'desc']).optional().describe('By event, then by subscriber.'),

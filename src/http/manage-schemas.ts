@@ -1,6 +1,16 @@
 import { z } from 'zod'
 import { eventStatuses } from '../domain/status.ts'
-import { eventDetails, named, pageFields, tagsFilter, text, time, typeFilter } from './schemas.ts'
+import {
+  eventDetails,
+  flag,
+  named,
+  pageFields,
+  pageQuery,
+  tagsFilter,
+  text,
+  time,
+  typeFilter,
+} from './schemas.ts'
 
 export const resetEvent = named('ResetEvent', eventDetails.extend({ reset: z.int() }))
 export const cancelOneBody = named('CancelOne', z.strictObject({ reason: text(4000, 0).optional() }))
@@ -27,11 +37,26 @@ export const cancelled = named(
   }),
 )
 
+export const workerQuery = pageQuery.extend({
+  stale: flag().optional().describe('Only those that are stale, or only those that are not.'),
+})
 export const workers = named(
   'Workers',
   z.object({
     workers: z.array(
-      z.object({ worker_id: z.string(), last_seen_at: time, in_flight: z.int(), stale: z.boolean() }),
+      z.object({
+        worker_id: z.string(),
+        last_seen_at: time,
+        in_flight: z.int(),
+        stale: z.boolean(),
+        stale_reason: z
+          .enum(['silent', 'lapsed_lease'])
+          .nullable()
+          .describe(
+            'What came first. `silent`: nothing was heard of it for 30 s. `lapsed_lease`: it let a lease end that has not been taken back yet.',
+          ),
+        stale_since: time.nullable(),
+      }),
     ),
     ...pageFields,
   }),

@@ -1,9 +1,11 @@
 import type { EventInput } from '../domain/event.ts'
+import { PosthornError } from '../errors.ts'
 import type { Logger } from './log.ts'
 import type { Metrics } from './metrics.ts'
 
 /** What can go wrong that somebody should know of. Each is a type of operational event that one can subscribe to. */
 export const alertKinds = [
+  'posthorn.attempt.overdue',
   'posthorn.delivery.buried',
   'posthorn.delivery.expired',
   'posthorn.lane.blocked',
@@ -20,6 +22,8 @@ export interface Alert {
   /** The type of the event concerned, if there is one. */
   readonly type?: string | null
   readonly details: Readonly<Record<string, unknown>>
+  /** What several processes may notice is published by the first: a name for it. */
+  readonly key?: string
 }
 
 export interface AlertsOptions {
@@ -57,7 +61,9 @@ export class Alerts {
     const payload = { subscription: alert.subscription, ...alert.details, heldBack }
     log.warn({ alert: alert.kind, ...payload }, alert.kind)
     if (alert.type?.startsWith('posthorn.')) return
-    const publishing = this.#publish({ type: alert.kind, payload })
+    const { key } = alert
+    const idempotencyKey = key === undefined ? {} : { idempotencyKey: `${alert.kind} ${key}` }
+    const publishing = this.#publish({ type: alert.kind, payload, ...idempotencyKey })
     this.#publishing.add(publishing)
     void publishing.finally(() => this.#publishing.delete(publishing))
   }
@@ -71,6 +77,8 @@ export class Alerts {
     try {
       await this.#options.publish(event)
     } catch (error) {
+      // Another process has told it, and had held back another number.
+      if (error instanceof PosthornError && error.code === 'IDEMPOTENCY_MISMATCH') return
       this.#options.log.error({ err: error, type: event.type }, 'An operational event could not be published')
     }
   }

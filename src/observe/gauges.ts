@@ -35,13 +35,17 @@ export function observeFigures(metrics: Metrics, figures: Figures): void {
       const stats = await reading.get()
       return stats === undefined ? [] : seriesOf(stats)
     })
-  const perQueue = (key: 'waiting' | 'delayed' | 'retries' | 'leased' | 'oldestSeconds') => (stats: Stats) =>
-    stats.queues.map((queue) => [{ subscription: queue.name }, queue[key]] as const)
+  const perQueue =
+    (key: 'waiting' | 'delayed' | 'retries' | 'leased' | 'expiring' | 'oldestSeconds') => (stats: Stats) =>
+      stats.queues.map((queue) => [{ subscription: queue.name }, queue[key]] as const)
   showStats(metrics.queueDepth, perQueue('waiting'))
   showStats(metrics.queueDelayed, perQueue('delayed'))
   showStats(metrics.queueRetries, perQueue('retries'))
   showStats(metrics.queueLeased, perQueue('leased'))
+  showStats(metrics.queueExpiring, perQueue('expiring'))
   showStats(metrics.queueOldest, perQueue('oldestSeconds'))
+  showStats(metrics.workers, ({ workers }) => Object.entries(workers).map(([state, n]) => [{ state }, n]))
+  showStats(metrics.attemptsOverdue, ({ attemptsOverdue }) => [[{}, attemptsOverdue]])
   showStats(metrics.deadLetters, ({ deadLetters }) => [[{}, deadLetters]])
   showStats(metrics.oldestTransaction, ({ oldestTransactionSeconds }) => [[{}, oldestTransactionSeconds]])
 }

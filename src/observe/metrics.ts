@@ -51,6 +51,16 @@ export const metricTable = {
     'Requests sent by this process, by class of the answer (2xx) or of what failed (refused).',
   ),
   underWay: gauge('posthorn_attempts_under_way', [], 'Attempts whose handler is running in this process.'),
+  attemptsOverdue: gauge(
+    'posthorn_attempts_overdue',
+    [],
+    'Attempts that were picked longer ago than overdueAfterMs and have not ended.',
+  ),
+  workers: gauge(
+    'posthorn_workers',
+    ['state'],
+    'Workers that are alive, and those that went silent lately or let a lease lapse.',
+  ),
   executionSeconds: histogram(
     'posthorn_attempt_duration_seconds',
     ['subscription'],
@@ -81,6 +91,11 @@ export const metricTable = {
     'Of those that wait for their time, the ones that have failed before.',
   ),
   queueLeased: gauge('posthorn_queue_leased', ['subscription'], 'Deliveries that are leased.'),
+  queueExpiring: gauge(
+    'posthorn_queue_expiring',
+    ['subscription'],
+    'Of those that wait, how many must miss their expiry at the rate at which attempts ended lately.',
+  ),
   queueOldest: gauge(
     'posthorn_queue_oldest_age_seconds',
     ['subscription'],

@@ -10,6 +10,8 @@ export interface SourceRequest {
   readonly after: DeliveryKey | null
   /** Only events from the one to the other. */
   readonly range: readonly [first: number, last: number] | null
+  /** Only what was picked before; of what is under way. */
+  readonly pickedBefore?: Date | undefined
 }
 
 /** Where the deliveries of a status are. It may name some that have left it, or one twice: their states decide. */
@@ -73,7 +75,8 @@ const sources: Record<DeliveryStatus, DeliverySource> = {
     isAlongEvents: false,
     query: (request) => `select f.event_id, f.subscription
       from __schema__.in_flight f
-      where ${own(request, 'f.subscription')} and ${beyond(request, 'f.event_id', 'f.subscription')}`,
+      where ${own(request, 'f.subscription')} and ${picked(request, 'f.leased_at')}
+        and ${beyond(request, 'f.event_id', 'f.subscription')}`,
     guess: () => null,
   },
   // Only a run's head can have failed.
@@ -123,6 +126,10 @@ function untried(request: Pick<SourceRequest, 'subscription'>): string {
 
 function own({ subscription }: Pick<SourceRequest, 'subscription'>, column: string): string {
   return subscription === undefined ? 'true' : `${column} = ${subscription}`
+}
+
+function picked({ pickedBefore }: SourceRequest, column: string): string {
+  return pickedBefore === undefined ? 'true' : `${column} < '${pickedBefore.toISOString()}'`
 }
 
 /** The event alone is what an index can find. */

@@ -3,13 +3,13 @@ import { type DeliveryWalk, nextKeys } from './delivery-walk.ts'
 import { type Total, totalMax } from './paging.ts'
 import { planRows, type Reader } from './reader.ts'
 
-type Counting = Pick<DeliveryWalk, 'status' | 'subscription' | 'eventsMax'>
+type Counting = Pick<DeliveryWalk, 'status' | 'subscription' | 'pickedBefore' | 'eventsMax'>
 
 /** Exactly up to 10,000, beyond that by what the first ones are like. */
 export async function countDeliveries(reader: Reader, counting: Counting): Promise<Total> {
-  const { status, subscription, eventsMax } = counting
+  const { status, subscription, pickedBefore, eventsMax } = counting
   const source = sourceOf(status)
-  const whole = { subscription, order: 'asc', after: null, range: null } as const
+  const whole = { subscription, order: 'asc', after: null, range: null, pickedBefore } as const
   if (!source.isAlongEvents || subscription === undefined) {
     const count = await countUpTo(reader, source, whole)
     if (count <= totalMax) return { total: count, totalIsEstimate: false }

@@ -8,6 +8,8 @@ import type { Reader } from './reader.ts'
 export interface DeliveryWalk {
   readonly status: DeliveryStatus | undefined
   readonly subscription: number | undefined
+  /** Only with the status `delivering`. */
+  readonly pickedBefore?: Date | undefined
   readonly limit: number
   readonly order: Order
   readonly after: DeliveryKey | null
@@ -23,7 +25,7 @@ export interface WalkedDeliveries {
 
 /** Until the page is full and one more is found, which tells whether another follows. */
 export async function walkDeliveries(reader: Reader, walk: DeliveryWalk): Promise<WalkedDeliveries> {
-  const { status, subscription, limit, order } = walk
+  const { status, subscription, pickedBefore, limit, order } = walk
   const source = sourceOf(status)
   const stretches =
     source.isAlongEvents && subscription !== undefined ? new Stretches(reader, walk) : undefined
@@ -35,7 +37,8 @@ export async function walkDeliveries(reader: Reader, walk: DeliveryWalk): Promis
     if (range === 'enough')
       return { deliveries: found, next: (stretches as Stretches).end(subscription ?? 0) }
     for (;;) {
-      const keys = await nextKeys(reader, source, { subscription, order, after, range }, limit + 1)
+      const request = { subscription, order, after, range, pickedBefore }
+      const keys = await nextKeys(reader, source, request, limit + 1)
       const read = await readDeliveries(reader, keys, order)
       found.push(...read.filter((one) => status === undefined || one.status === status))
       if (found.length > limit) return cut(found, limit)

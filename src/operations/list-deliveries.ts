@@ -7,6 +7,7 @@ import { type ListedDelivery, readDeliveries } from './listed-delivery.ts'
 import {
   badOption,
   checkPaging,
+  checkTime,
   checkWhole,
   encodeCursor,
   limitMax,
@@ -20,6 +21,8 @@ export interface DeliveryFilter extends Paging {
   readonly eventId?: number
   readonly subscription?: number
   readonly status?: DeliveryStatus
+  /** Only attempts under way that were picked before: the status is then `delivering`, said or not. */
+  readonly pickedBefore?: Date
 }
 
 export interface DeliveryPage extends Total {
@@ -77,14 +80,19 @@ async function skipAndWalk(
 const keyForm = /^\d{1,16}-\d{1,7}(-\d{1,5})?$/
 
 function checkFilter(filter: DeliveryFilter): Omit<SkippingWalk, 'eventsMax'> {
-  const { status, subscription, eventId } = filter
+  const { subscription, eventId, pickedBefore } = filter
+  const { status = pickedBefore && 'delivering' } = filter
   if (status !== undefined && !deliveryStatuses.includes(status)) {
     throw badOption('status', `one of ${deliveryStatuses.join(', ')}`, status)
+  }
+  checkTime('pickedBefore', pickedBefore)
+  if (pickedBefore !== undefined && status !== 'delivering') {
+    throw badOption('status', 'delivering with pickedBefore', status)
   }
   if (subscription !== undefined) checkWhole('subscription', subscription, 0, 2_097_151)
   if (eventId !== undefined) checkWhole('eventId', eventId, 1, Number.MAX_SAFE_INTEGER)
   const { limit, order, after, offset } = checkPaging(filter, keyForm)
-  const asked = { status, subscription, limit, order }
+  const asked = { status, subscription, pickedBefore, limit, order }
   if (after === null) return { ...asked, after, skip: offset }
   const [lastEvent = 0, lastSubscription = 0, skip = 0] = after.split('-').map(Number)
   return { ...asked, after: [lastEvent, lastSubscription], skip: Math.min(skip, offsetMax) }
@@ -96,7 +104,7 @@ function cursorAt(order: 'asc' | 'desc', key: DeliveryKey, skip: number): string
 
 /** An event has as many deliveries as subscriptions want it: they are read at once. */
 async function ofEvent(reader: Reader, eventId: number, walk: SkippingWalk): Promise<DeliveryPage> {
-  const { status, subscription, limit, order, after, skip } = walk
+  const { status, subscription, pickedBefore, limit, order, after, skip } = walk
   const { rows } = await reader.query<{ owed: number[] }>(
     'select e.owed from __schema__.events e where e.id = $1',
     [eventId],
@@ -104,7 +112,9 @@ async function ofEvent(reader: Reader, eventId: number, walk: SkippingWalk): Pro
   const owed = (rows[0]?.owed ?? []).filter((no) => subscription === undefined || no === subscription)
   const keys = owed.map((no) => [eventId, no] as const)
   const matching = (await readDeliveries(reader, keys, order)).filter(
-    (one) => status === undefined || one.status === status,
+    (one) =>
+      (status === undefined || one.status === status) &&
+      (pickedBefore === undefined || (one.leasedAt !== null && one.leasedAt < pickedBefore)),
   )
   const sign = order === 'asc' ? 1 : -1
   const rest = matching.filter(

@@ -1,10 +1,15 @@
 import { type Database, defineStatement } from '../db/database.ts'
 
+/** What there is to do. Whatever is looked for again and again belongs here: an idle process asks nothing else. */
 export interface Peek {
-  /** Something to lease or to admit for these subscriptions. */
-  readonly work: boolean
+  /** Something has arrived, or its time has come: it is to be admitted. */
+  readonly arrivals: boolean
+  /** Of the subscriptions that were asked about, those that have something to lease. */
+  readonly ready: readonly number[]
   /** A lease has ended, or a delivery has outlived its time. */
   readonly overdue: boolean
+  /** A replay can go on. */
+  readonly replays: boolean
   /** Something that queues have done is not added up yet. */
   readonly tallied: boolean
   /** A queue drains. */
@@ -13,9 +18,14 @@ export interface Peek {
 
 /** Whether there is anything to do: one cheap look, so that an idle process asks little. */
 export async function peek(db: Database, subscriptions: readonly number[]): Promise<Peek> {
-  const [row] = await db.run<boolean[]>(peekStatement(db), [subscriptions])
-  const [work = false, overdue = false, tallied = false, draining = false] = row ?? []
-  return { work, overdue, tallied, draining }
+  const [row] = await db.run<PeekRow>(peekStatement(db), [subscriptions])
+  const [arrivals, ready, overdue, replays, tallied, draining] = row as PeekRow
+  return { arrivals, ready, overdue, replays, tallied, draining }
+}
+
+/** Something to lease or to admit for these subscriptions. */
+export function hasWork({ arrivals, ready }: Peek, subscriptions: readonly number[]): boolean {
+  return arrivals || ready.some((no) => subscriptions.includes(no))
 }
 
 const peekStatement = defineStatement(
@@ -24,20 +34,30 @@ const peekStatement = defineStatement(
     exists (select 1 from __schema__.inbox)
       or exists (
         select 1 from __schema__.runs r
-        where r.state in ('deferred', 'delayed') and r.due_at <= __schema__.clock())
-      or exists (
-        select 1
-        from __schema__.subscriptions s
-        where s.no = any($1::int[]) and s.status in ('active', 'draining')
-          and exists (
-            select 1 from __schema__.runs r
-            where r.subscription = s.no and r.state = 'ready'
-              and r.first_id <= coalesce(s.drain_fence, 9223372036854775807))),
+        where r.state in ('deferred', 'delayed') and r.due_at <= __schema__.clock()),
+    array(
+      select s.no
+      from __schema__.subscriptions s
+      where s.no = any($1::int[]) and s.status in ('active', 'draining')
+        and exists (
+          select 1 from __schema__.runs r
+          where r.subscription = s.no and r.state = 'ready'
+            and r.first_id <= coalesce(s.drain_fence, 9223372036854775807))),
     exists (select 1 from __schema__.runs r where r.state = 'leased' and r.leased_until < __schema__.clock())
       or exists (select 1 from __schema__.runs r
         where r.expires_at is not null and r.expires_at <= __schema__.clock() and r.state <> 'leased')
       or exists (select 1 from __schema__.lane_queue q
         where q.expires_at is not null and q.expires_at <= __schema__.clock()),
+    exists (select 1 from __schema__.replays r where r.state = 'running' and r.due_at <= __schema__.clock()),
     exists (select 1 from __schema__.queue_tallies),
     exists (select 1 from __schema__.subscriptions s where s.status = 'draining' and s.drained_at is null)`,
 )
+
+type PeekRow = [
+  arrivals: boolean,
+  ready: number[],
+  overdue: boolean,
+  replays: boolean,
+  tallied: boolean,
+  draining: boolean,
+]

@@ -1,7 +1,10 @@
 import { numberArray } from '../db/array.ts'
 import { type Database, defineStatement } from '../db/database.ts'
 import { allOthers, type QueueStats, type Stats, toldApartMax } from '../domain/stats.ts'
+import { countExpiring } from './expiring.ts'
+import { countOverdue } from './overdue.ts'
 import { readAtOnce } from './reader.ts'
+import { countWorkers } from './workers.ts'
 
 /** Whoever was delayed has a low id and has waited only since its time came: so not the first alone is asked. */
 const oldestMax = 10
@@ -10,18 +13,26 @@ const oldestMax = 10
  * How much waits, and for how long. Ready runs are counted in an index, and only those that hold several are read: a
  * million waiting take a tenth of a second, as long as vacuum keeps up.
  */
-export async function readStats(db: Database): Promise<Stats> {
+export async function readStats(
+  db: Database,
+  { overdueAfterMs }: { readonly overdueAfterMs: number },
+): Promise<Stats> {
   return readAtOnce(db, async (reader) => {
+    const workers = await countWorkers(reader)
+    const attemptsOverdue = await countOverdue(reader, { afterMs: overdueAfterMs })
     const behind = (await reader.query<Behind>(behindStatement(db).text)).rows
-    const rest = await reader.query<Omit<Stats, 'queues'>>(restStatement(db).text)
+    const rest = (await reader.query<Rest>(restStatement(db).text)).rows[0] as Rest
     await reader.query(indexPlans)
+    const expiring = await countExpiring(reader)
     const { rows: queues } = await reader.query<QueueStats>(queuesStatement(db).text, [
       ...[toldApartMax, allOthers, oldestMax],
       numberArray(behind.map(({ subscription }) => subscription)),
       numberArray(behind.map(({ deliveries }) => deliveries)),
       numberArray(behind.map(({ oldestId }) => oldestId)),
+      numberArray(expiring.map(({ subscription }) => subscription)),
+      numberArray(expiring.map(({ deliveries }) => deliveries)),
     ])
-    return { queues, ...(rest.rows[0] as Omit<Stats, 'queues'>) }
+    return { queues, ...rest, workers, attemptsOverdue }
   })
 }
 
@@ -30,6 +41,8 @@ export async function readStats(db: Database): Promise<Stats> {
  * reads all runs for the few that are asked for, or sorts a million to count them.
  */
 const indexPlans = 'set local enable_seqscan = off; set local enable_sort = off'
+
+type Rest = Pick<Stats, 'deadLetters' | 'oldestTransactionSeconds'>
 
 interface Behind {
   readonly subscription: number
@@ -90,8 +103,11 @@ const queuesStatement = defineStatement(
     select b.subscription, b.deliveries, b.oldest_id
     from unnest($4::int[], $5::bigint[], $6::bigint[]) as b(subscription, deliveries, oldest_id)
   ),
+  expiring as materialized (
+    select x.subscription, x.deliveries from unnest($7::int[], $8::bigint[]) as x(subscription, deliveries)
+  ),
   counted as (
-    select q.no, q.name, q.via, q.shown, b.oldest_id as behind_id,
+    select q.no, q.name, q.via, q.shown, b.oldest_id as behind_id, coalesce(x.deliveries, 0) as expiring,
       coalesce(r.runs, 0) + coalesce(m.deliveries, 0) + coalesce(a.deliveries, 0) + coalesce(o.owned, 0)
         + coalesce(b.deliveries, 0) as waiting,
       coalesce(a.delayed, 0) as delayed, coalesce(a.retries, 0) as retries, coalesce(o.deliveries, 0) as leased
@@ -101,10 +117,11 @@ const queuesStatement = defineStatement(
     left join aside a on a.subscription = q.no
     left join leased o on o.subscription = q.no
     left join behind b on b.subscription = q.no
+    left join expiring x on x.subscription = q.no
   )
   select case when c.shown then c.name else $2 end as name, case when c.shown then min(c.via) end as via,
     sum(c.waiting)::float8 as waiting, sum(c.delayed)::float8 as delayed, sum(c.retries)::float8 as retries,
-    sum(c.leased)::float8 as leased, greatest(max(w.seconds), 0)::float8 as "oldestSeconds"
+    sum(c.leased)::float8 as leased, sum(c.expiring)::float8 as expiring, greatest(max(w.seconds), 0)::float8 as "oldestSeconds"
   from counted c
   left join lateral (
     select max(date_part('epoch', __schema__.clock() - greatest(e.created_at, e.run_at))) as seconds

@@ -1,6 +1,6 @@
 import { textArray } from '../db/array.ts'
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
-import { checkPaging, encodeCursor, type Paging } from './paging.ts'
+import { badOption, checkPaging, encodeCursor, type Paging } from './paging.ts'
 import { readAtOnce } from './reader.ts'
 
 export interface Worker {
@@ -10,6 +10,16 @@ export interface Worker {
   readonly inFlight: number
   /** Not heard of for 30 s, or it let a lease lapse. */
   readonly stale: boolean
+  /** What came first of the two, and when that was; null: it is not stale. */
+  readonly staleReason: StaleReason | null
+  readonly staleSince: Date | null
+}
+
+export type StaleReason = 'silent' | 'lapsed_lease'
+export type WorkerState = 'alive' | 'stale'
+
+export interface WorkerFilter extends Paging {
+  readonly state?: WorkerState
 }
 
 type Reader = Connection & { readonly schema: string }
@@ -60,17 +70,30 @@ export interface WorkerPage {
 }
 
 /** In the order in which they were first seen: that in which they were last seen changes between two pages. */
-export async function listWorkerPage(db: Database, paging: Paging = {}): Promise<WorkerPage> {
-  const { limit, offset, after, order } = checkPaging(paging, noForm)
+export async function listWorkerPage(db: Database, filter: WorkerFilter = {}): Promise<WorkerPage> {
+  const { limit, offset, after, order } = checkPaging(filter, noForm)
+  const { state = null } = filter
+  if (state !== null && state !== 'alive' && state !== 'stale')
+    throw badOption('state', 'alive or stale', state)
   return readAtOnce(db, async (reader) => {
-    const [counted] = await reader.run<[total: number]>(countStatement(db), [])
+    const [counted] = await reader.run<[total: number]>(countStatement(db), [state])
     const start = after === null ? beforeAll[order] : Number(after)
-    const rows = await reader.run<WorkerRow>(pageStatements[order](db), [start, limit + 1, offset])
+    const rows = await reader.run<WorkerRow>(pageStatements[order](db), [state, start, limit + 1, offset])
     const shown = rows.slice(0, limit)
     const last = shown.at(-1)
-    const nextCursor = rows.length > limit && last !== undefined ? encodeCursor(order, last[4]) : null
+    const nextCursor = rows.length > limit && last !== undefined ? encodeCursor(order, last[5]) : null
     return { workers: shown.map(workerFromRow), total: counted?.[0] ?? 0, nextCursor }
   })
+}
+
+/**
+ * How many there are of each. Every start of a process brings a new name, so one that has been silent for ten minutes
+ * and holds nothing has gone, and is not counted.
+ */
+export async function countWorkers(reader: Reader): Promise<Readonly<Record<WorkerState, number>>> {
+  const [row] = await reader.run<[alive: number, stale: number]>(countStatesStatement(reader), [])
+  const [alive, stale] = row as [number, number]
+  return { alive, stale }
 }
 
 const noForm = /^\d{1,10}$/
@@ -99,47 +122,81 @@ const registerStatement = defineStatement(
   returning no`,
 )
 
-/** What was granted but has not begun is owned, not in flight. */
-const select = `with holding as materialized (
+/** `stale_since` is null of those that are alive. */
+const judged = `with holding as materialized (
     select r.worker, min(r.leased_until) as first_end from __schema__.runs r where r.state = 'leased' group by r.worker
   ),
+  judged as (
+    select w.no, w.name, w.seen_at, h.worker is not null as holds, g.silent_since, l.lapsed_since,
+      least(g.silent_since, l.lapsed_since) as stale_since
+    from __schema__.workers w
+    left join holding h on h.worker = w.no
+    cross join lateral (
+      select case when w.seen_at < __schema__.clock() - interval '30 s' then w.seen_at + interval '30 s' end as silent_since
+    ) as g
+    cross join lateral (select case when h.first_end < __schema__.clock() then h.first_end end as lapsed_since) as l
+  )`
+
+/** What was granted but has not begun is owned, not in flight. */
+const select = `${judged},
   attempting as materialized (
     select f.worker, count(*)::int as deliveries from __schema__.in_flight f group by f.worker
   )
-  select w.name, w.seen_at, coalesce(a.deliveries, 0),
-    w.seen_at < __schema__.clock() - interval '30 s' or coalesce(h.first_end < __schema__.clock(), false), w.no
-  from __schema__.workers w
-  left join holding h on h.worker = w.no
-  left join attempting a on a.worker = w.no`
+  select j.name, j.seen_at, coalesce(a.deliveries, 0),
+    case j.stale_since when j.lapsed_since then 'lapsed_lease' when j.silent_since then 'silent' end, j.stale_since, j.no
+  from judged j
+  left join attempting a on a.worker = j.no`
 
 const listStatement = defineStatement(
   'list_workers',
   `${select}
-  order by w.seen_at desc, w.name
+  order by j.seen_at desc, j.name
   limit $1`,
 )
+
+const inState = `($1::text is null or ($1 = 'stale') = (j.stale_since is not null))`
 
 const pageStatements = {
   asc: defineStatement(
     'list_worker_page',
     `${select}
-  where w.no > $1::bigint
-  order by w.no
-  limit $2 offset $3`,
+  where ${inState} and j.no > $2::bigint
+  order by j.no
+  limit $3 offset $4`,
   ),
   desc: defineStatement(
     'list_worker_page_desc',
     `${select}
-  where w.no < $1::bigint
-  order by w.no desc
-  limit $2 offset $3`,
+  where ${inState} and j.no < $2::bigint
+  order by j.no desc
+  limit $3 offset $4`,
   ),
 }
 
-const countStatement = defineStatement('count_workers', 'select count(*)::int from __schema__.workers')
+const countStatement = defineStatement(
+  'count_workers',
+  `${judged}
+  select count(*)::int from judged j where ${inState}`,
+)
 
-type WorkerRow = [name: string, seenAt: Date, inFlight: number, stale: boolean, no: number]
+const countStatesStatement = defineStatement(
+  'count_worker_states',
+  `${judged}
+  select count(*) filter (where j.stale_since is null)::int,
+    count(*) filter (
+      where j.stale_since is not null and (j.holds or j.seen_at > __schema__.clock() - interval '10 min'))::int
+  from judged j`,
+)
 
-function workerFromRow([name, seenAt, inFlight, stale]: WorkerRow): Worker {
-  return { name, seenAt, inFlight, stale }
+type WorkerRow = [
+  name: string,
+  seenAt: Date,
+  inFlight: number,
+  staleReason: StaleReason | null,
+  staleSince: Date | null,
+  no: number,
+]
+
+function workerFromRow([name, seenAt, inFlight, staleReason, staleSince]: WorkerRow): Worker {
+  return { name, seenAt, inFlight, stale: staleReason !== null, staleReason, staleSince }
 }

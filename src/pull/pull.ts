@@ -1,12 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Database } from '../db/database.ts'
 import type { Directory } from '../directory.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
 import { formatLeaseToken } from '../domain/lease-token.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import { PosthornError } from '../errors.ts'
 import { newToken } from '../lease-source.ts'
-import type { Admitter } from '../operations/admit.ts'
 import { type FoundLease, findLeases, type LeaseClaim } from '../operations/find-leases.ts'
 import { heartbeat } from '../operations/heartbeat.ts'
 import { isLimited, poll } from '../operations/poll.ts'
@@ -14,16 +12,13 @@ import { release } from '../operations/release.ts'
 import { readStandings, type Standing, type StandingDelivery } from '../operations/standings.ts'
 import { type Started, start } from '../operations/start.ts'
 import { type PullSettled, PullSettler, type Reply, type Report } from './settler.ts'
-import { type Arrival, WaitingRoom } from './waiting-room.ts'
+import { type Arrival, WaitingRoom, type WaitingRoomOptions } from './waiting-room.ts'
 import { WorkerNames } from './worker-names.ts'
 
-export interface PullParts {
-  readonly db: Database
-  readonly admitter: Admitter
+export interface PullParts extends WaitingRoomOptions {
   readonly directory: Directory
   readonly leased: (run: LeasedRun, leaseMs: number) => void
   readonly settled: (settled: PullSettled) => void
-  readonly trouble: (error: unknown, doing: string) => void
 }
 
 export interface PullRequest {

@@ -2,13 +2,15 @@ import type { Database } from '../db/database.ts'
 import { PosthornError } from '../errors.ts'
 import type { Admitter } from '../operations/admit.ts'
 import { countOffers, type Wish } from '../operations/offers.ts'
-import { peek } from '../operations/peek.ts'
+import { hasWork } from '../operations/peek.ts'
+import type { Lookout } from '../upkeep/lookout.ts'
 import { Loop } from '../upkeep/loop.ts'
 import { Guest, type Waiting } from './waiting-guest.ts'
 
 export interface WaitingRoomOptions {
   readonly db: Database
   readonly admitter: Admitter
+  readonly lookout: Lookout
   readonly trouble: (error: unknown, doing: string) => void
 }
 
@@ -153,8 +155,8 @@ export class WaitingRoom {
 
   async #lookIfWorthwhile(): Promise<boolean> {
     if (this.#guests.size === 0 || this.#looking !== undefined) return false
-    const subscriptions = new Set([...this.#guests].map((guest) => guest.waiting.subscription))
-    if ((await peek(this.#options.db, [...subscriptions])).work) await this.#lookOnce()
+    const subscriptions = [...new Set([...this.#guests].map((guest) => guest.waiting.subscription))]
+    if (hasWork(await this.#options.lookout.look(subscriptions), subscriptions)) await this.#lookOnce()
     return false
   }
 

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { untilBeat } from './beat.ts'
 
 export interface LoopOptions {
   readonly name: string
@@ -39,9 +40,7 @@ export class Loop {
       } catch (error) {
         trouble(error, name)
       }
-      // Jitter keeps many processes from doing their upkeep in step.
-      if (!more)
-        await delay(everyMs * (0.8 + Math.random() * 0.4), undefined, { signal }).catch(() => undefined)
+      if (!more) await delay(untilBeat(everyMs), undefined, { signal }).catch(() => undefined)
     }
   }
 }

@@ -21,7 +21,7 @@ export function presenceLoop({ db, workerId, handled, also, trouble }: PresenceO
     trouble,
     step: async () => {
       await registerWorker(db, workerId)
-      await touchHandlers(db, handled())
+      if (handled().length > 0) await touchHandlers(db, handled())
       await also()
       return false
     },

@@ -5,7 +5,8 @@ import { checkpoint } from '../operations/checkpoints.ts'
 import { finishDrains } from '../operations/drains.ts'
 import { type Expired, expire } from '../operations/expire.ts'
 import { orphanedDeliveries } from '../operations/orphans.ts'
-import { peek } from '../operations/peek.ts'
+import type { OverdueAttempt } from '../operations/overdue.ts'
+import { type Peek, peek } from '../operations/peek.ts'
 import { measurePressure, type PressureChange } from '../operations/pressure.ts'
 import { pruneIdempotencyKeys } from '../operations/prune.ts'
 import { type Reclaimed, reclaim } from '../operations/reclaim.ts'
@@ -13,12 +14,15 @@ import { stepReplay } from '../operations/step-replay.ts'
 import { abandonedSubscriptions } from '../operations/subscriptions.ts'
 import { addUpTallies } from '../operations/tallies.ts'
 import { type UnroutedLetter, unroutedLetters } from '../operations/unrouted.ts'
+import type { Lookout } from './lookout.ts'
 import { Loop } from './loop.ts'
+import { OverdueWatch } from './overdue-watch.ts'
 
 export interface UpkeepObserver {
   reclaimed(runs: number, charged: readonly Reclaimed[]): void
   expired(deliveries: readonly Expired[]): void
   abandoned(subscriptions: readonly string[]): void
+  overdue(attempts: readonly OverdueAttempt[]): void
   unrouted(letters: readonly UnroutedLetter[]): void
   pressed(changes: readonly PressureChange[]): void
   drained(queues: readonly string[]): void
@@ -28,6 +32,8 @@ export interface UpkeepObserver {
 export interface UpkeepOptions {
   readonly db: Database
   readonly admitter: Admitter
+  readonly lookout: Lookout
+  readonly overdueAfterMs: number
   /** Whether any queue has a limit: then how full it is must be looked at all the time. */
   readonly isAnyLimited: () => boolean
   readonly observe: UpkeepObserver
@@ -40,24 +46,32 @@ export class Upkeep {
   readonly #db: Database
   readonly #admitter: Admitter
   readonly #observe: UpkeepObserver
+  readonly #lookout: Lookout
+  readonly #overdue: OverdueWatch
   readonly #loops: readonly Loop[]
   /** Events to look at, and the look under way. */
   #unrouted: number[] = []
   #looking: Promise<void> | undefined
 
-  constructor({ db, admitter, isAnyLimited, observe }: UpkeepOptions) {
+  constructor({ db, admitter, lookout, overdueAfterMs, isAnyLimited, observe }: UpkeepOptions) {
     this.#db = db
     this.#admitter = admitter
     this.#observe = observe
+    this.#lookout = lookout
+    this.#overdue = new OverdueWatch(db, { overdueAfterMs })
     const loop = (name: string, everyMs: number, step: () => Promise<boolean>) =>
       new Loop({ name, everyMs, step, trouble: (error, doing) => observe.trouble(error, doing) })
     this.#loops = [
-      loop('taking back what is overdue', 2_000, () => this.#takeBack()),
+      loop('taking back what is overdue', 2_000, async () => this.#takeBack(await this.#lookout.look())),
       loop('measuring how full queues are', 400, async () => isAnyLimited() && this.#measure()),
       loop('recording how far queues are', 60_000, () => this.#checkpoint()),
-      loop('sending once more what was asked for', 1_000, () => this.#stepReplay()),
+      loop('sending once more what was asked for', 1_000, async () => {
+        const { replays } = await this.#lookout.look()
+        return replays && this.#stepReplay()
+      }),
       loop('cancelling what is owed to nobody', 10_000, () => this.#cancelOrphans()),
       loop('looking for handlers that are missing', 60_000, () => this.#findAbandoned()),
+      loop('looking for attempts that do not end', 60_000, () => this.#findOverdue()),
       loop('forgetting old idempotency keys', 600_000, () => pruneIdempotencyKeys(db)),
     ]
   }
@@ -70,17 +84,17 @@ export class Upkeep {
     await Promise.all(this.#loops.map((loop) => loop.stop()))
   }
 
-  /** Reclaims ended leases, ends what has outlived its time, takes replays further; true while there is more. */
+  /** What the loops do whose time a test moves; true while there is more. */
   async sweep(): Promise<boolean> {
-    const more = await this.#takeBack()
+    const more = await this.#takeBack(await peek(this.#db, []))
     await this.#measure()
+    await this.#findOverdue()
     return (await this.#stepReplay()) || more
   }
 
-  async #takeBack(): Promise<boolean> {
-    const { work, overdue, tallied, draining } = await peek(this.#db, [])
+  async #takeBack({ arrivals, overdue, tallied, draining }: Peek): Promise<boolean> {
     // Also where nobody works: what stands at the door can expire too.
-    const moved = work ? (await this.#admitter.admit()).moved : 0
+    const moved = arrivals ? (await this.#admitter.admit()).moved : 0
     const more = (tallied && (await addUpTallies(this.#db))) || moved > 0
     if (draining) await this.#finishDrains()
     if (!overdue) return more
@@ -146,6 +160,12 @@ export class Upkeep {
   async #findAbandoned(): Promise<boolean> {
     const names = await abandonedSubscriptions(this.#db)
     if (names.length > 0) this.#observe.abandoned(names)
+    return false
+  }
+
+  async #findOverdue(): Promise<boolean> {
+    const attempts = await this.#overdue.look()
+    if (attempts.length > 0) this.#observe.overdue(attempts)
     return false
   }
 }

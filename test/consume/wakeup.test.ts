@@ -39,6 +39,37 @@ test('a lane that is free wakes again and again, not only once', async () => {
   }
 })
 
+test('the timer alone is no reason to look: it peeks until there is something', async () => {
+  const wakeup = new Wakeup({ pollMs: 1, idlePollMs: 2 })
+  let peeks = 0
+  await wakeup.wait(async () => ++peeks === 3)
+  expect(peeks).toBe(3)
+})
+
+test('what is said while it peeks is heard', async () => {
+  const wakeup = new Wakeup({ pollMs: 1, idlePollMs: 2 })
+  let peeks = 0
+  await wakeup.wait(async () => {
+    peeks++
+    wakeup.wake()
+    return false
+  })
+  expect(peeks).toBe(1)
+})
+
+test('when idle it waits for the beat of the others', async () => {
+  const asked: number[] = []
+  const untilBeat = (everyMs: number) => {
+    asked.push(everyMs)
+    return 0
+  }
+  const wakeup = new Wakeup({ pollMs: 1, idlePollMs: 4, untilBeat })
+  let peeks = 0
+  await wakeup.wait(async () => ++peeks === 4)
+  // After 1 and 2 ms by itself.
+  expect(asked).toEqual([4, 4])
+})
+
 async function within(waiting: Promise<void>, ms = 50): Promise<'woken' | 'asleep'> {
   const woken = waiting.then(() => 'woken' as const)
   return Promise.race([woken, new Promise<'asleep'>((resolve) => setTimeout(resolve, ms, 'asleep'))])

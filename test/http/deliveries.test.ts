@@ -378,3 +378,24 @@ describe('bury', () => {
     }
   })
 })
+
+test('attempts that were picked before a moment are listed, to find those that never end', async () => {
+  const api = await open()
+  await api.subscriber('s')
+  const eventId = await api.note()
+  await api.take('s')
+  await api.note()
+  const { processingStartTime } = await api.delivery(eventId)
+  const found = async (query: string) => {
+    const { status, json } = await api.server.call('GET', `/deliveries?${query}`)
+    return status === 200
+      ? json.deliveries.map((one: Json) => one.event_id)
+      : [status, json.field, json.value]
+  }
+  const later = new Date(Date.parse(processingStartTime) + 1000).toISOString()
+  expect(await found(`picked_before=${later}`)).toEqual([eventId])
+  expect(await found(`status=delivering&picked_before=${later}`)).toEqual([eventId])
+  expect(await found(`status=delivering&picked_before=${processingStartTime}`)).toEqual([])
+  expect(await found(`status=pending&picked_before=${later}`)).toEqual([422, 'status', 'pending'])
+  expect(await found('picked_before=yesterday')).toEqual([422, 'picked_before', 'yesterday'])
+})

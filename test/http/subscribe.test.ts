@@ -367,10 +367,21 @@ test('workers are listed, with what they have, and are stale when they have been
   expect(await known('busy')).toMatchObject({ stale: false })
   await server.clock.advance(1_001)
   expect(await known('busy')).toMatchObject({ in_flight: 2, stale: true, last_seen_at: before })
+  const since = new Date(Date.parse(before) + 30_000).toISOString()
+  expect(await known('busy')).toMatchObject({ stale_reason: 'silent', stale_since: since })
   await pulling.subscribe({ worker_id: 'busy', tags: 'other' })
   await server.hub.pull.tellWorkers()
   expect(await known('busy')).toMatchObject({ stale: false })
+  expect(await known('busy')).toMatchObject({ stale_reason: null, stale_since: null })
   expect(await known('idle é,;')).toMatchObject({ stale: true })
+  const names = async (query: string) =>
+    (await server.call('GET', `/workers?${query}`)).json.workers.map((one: Json) => one.worker_id)
+  expect(await names('stale=true')).toContain('idle é,;')
+  expect(await names('stale=true')).not.toContain('busy')
+  expect(await names('stale=false')).toContain('busy')
+  expect(await names('stale=false')).not.toContain('idle é,;')
+  const bad = await server.call('GET', '/workers?stale=yes')
+  expect([bad.status, bad.json.field, bad.json.value]).toEqual([422, 'stale', 'yes'])
 })
 
 test('workers and subscribers come in pages', async () => {

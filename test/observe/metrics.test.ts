@@ -34,6 +34,9 @@ describe('a scrape', () => {
       'posthorn_queue_delayed{subscription="billing"}': 1,
       'posthorn_queue_retries{subscription="billing"}': 1,
       'posthorn_queue_leased{subscription="billing"}': 1,
+      'posthorn_workers{state="alive"}': 1,
+      'posthorn_workers{state="stale"}': 0,
+      posthorn_attempts_overdue: 0,
       posthorn_dead_letters: 1,
       posthorn_database_up: 1,
       posthorn_publish_duration_seconds_count: 2,
@@ -67,6 +70,20 @@ describe('a scrape', () => {
     expect(figures.get('eventhub_messages_delivered_total{status="failure"}')).toBe(3)
     expect(figures.get('eventhub_delivery_latency_seconds_count')).toBe(6)
     expect(figures.get('posthorn_pickup_latency_seconds_count')).toBe(6)
+  })
+
+  test('tells workers that went silent, and attempts that do not end', async () => {
+    const { hub, clock } = await hubs.open({ overdueAfterMs: 60_000 })
+    await hub.subscribe('t', { name: 'q', leaseMs: 3_600_000 })
+    await hub.publish({ type: 't', payload: 1 })
+    await leaseRuns(hub, 'q')
+    await clock.advance(61_000)
+    expect(Object.fromEntries(await scrape(hub))).toMatchObject({
+      'posthorn_workers{state="alive"}': 0,
+      'posthorn_workers{state="stale"}': 1,
+      posthorn_attempts_overdue: 1,
+      'posthorn_alerts_total{alert="posthorn.attempt.overdue"}': 1,
+    })
   })
 
   test('counts what was polled and finalized', async () => {

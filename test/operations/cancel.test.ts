@@ -9,6 +9,7 @@ import { reclaim } from '../../src/operations/reclaim.ts'
 import { release } from '../../src/operations/release.ts'
 import { reset } from '../../src/operations/reset.ts'
 import { deleteSubscription } from '../../src/operations/subscriptions.ts'
+import { Lookout } from '../../src/upkeep/lookout.ts'
 import { Upkeep } from '../../src/upkeep/upkeep.ts'
 import { type Engine, only, useEngines } from './reading.ts'
 
@@ -149,9 +150,9 @@ test('the backlog of a deleted subscription ends, however large', { timeout: 30_
   const troubles: unknown[] = []
   const nothing = () => undefined
   const upkeep = new Upkeep({
-    ...{ db, admitter, isAnyLimited: () => false },
+    ...{ db, admitter, lookout: new Lookout(db), overdueAfterMs: 60_000, isAnyLimited: () => false },
     observe: {
-      ...{ reclaimed: nothing, expired: nothing, abandoned: nothing, unrouted: nothing },
+      ...{ reclaimed: nothing, expired: nothing, abandoned: nothing, overdue: nothing, unrouted: nothing },
       ...{ pressed: nothing, drained: nothing },
       trouble: (error) => void troubles.push(error),
     },

@@ -73,12 +73,18 @@ export function deliveryRoutes(hub: Hub): Route[] {
 }
 
 async function list(hub: Hub, { query, request }: ListCall): Promise<Answer> {
-  const { event_id: eventId, subscriber, status, limit = 20, offset = 0, order, cursor } = query
+  const { event_id: eventId, subscriber, status, picked_before: pickedBefore } = query
+  const { limit = 20, offset = 0, order, cursor } = query
+  if (pickedBefore !== undefined && status !== undefined && status !== 'delivering') {
+    const expected = 'delivering with picked_before'
+    throw new PosthornError('BAD_FIELD', { field: 'status', expected, value: status })
+  }
   const page = await hub.deliveries.list({
     ...{ limit, offset },
     ...(eventId !== undefined && { eventId }),
     ...(subscriber !== undefined && { subscription: await hub.deliveries.subscriber(subscriber) }),
     ...(status !== undefined && { status }),
+    ...(pickedBefore !== undefined && { pickedBefore }),
     ...(order !== undefined && { order }),
     ...(cursor !== undefined && { cursor }),
   })

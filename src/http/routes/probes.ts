@@ -3,7 +3,6 @@ import type { Hub } from '../../hub.ts'
 import * as schemas from '../manage-schemas.ts'
 import { linkTo, pageFieldsOf, pagingOf } from '../page.ts'
 import { type Answer, defineRoute, type Route } from '../route.ts'
-import { pageQuery } from '../schemas.ts'
 
 export interface ServerState {
   /** It has been told to stop, and finishes what is under way. */
@@ -42,7 +41,8 @@ export function probeRoutes(hub: Hub, state: ServerState): Route[] {
       handle: ready,
     }),
     defineRoute({
-      ...{ method: 'GET', path: '/workers', name: 'listWorkers', scope: 'read', query: pageQuery },
+      ...{ method: 'GET', path: '/workers', name: 'listWorkers', scope: 'read' },
+      query: schemas.workerQuery,
       summary: 'Every worker seen: when last, what it has under way, whether it has gone silent',
       responses: {
         200: {
@@ -53,9 +53,12 @@ export function probeRoutes(hub: Hub, state: ServerState): Route[] {
       },
       errors: ['BAD_FIELD', 'BAD_OPTION'],
       handle: async ({ query, request }) => {
-        const page = await hub.workerPage({ order: 'desc', ...pagingOf(query) })
-        const workers = page.workers.map(({ name, seenAt, inFlight, stale }) => ({
-          ...{ worker_id: name, last_seen_at: seenAt, in_flight: inFlight, stale },
+        const { stale } = query
+        const asked = stale === undefined ? {} : ({ state: stale ? 'stale' : 'alive' } as const)
+        const page = await hub.workerPage({ order: 'desc', ...pagingOf(query), ...asked })
+        const workers = page.workers.map(({ name, seenAt, inFlight, stale, staleReason, staleSince }) => ({
+          ...{ worker_id: name, last_seen_at: seenAt, in_flight: inFlight },
+          ...{ stale, stale_reason: staleReason, stale_since: staleSince },
         }))
         const json = { workers, ...pageFieldsOf(query, page) }
         return { status: 200, json, headers: linkTo(request.url, page.nextCursor) }
