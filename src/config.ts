@@ -3,13 +3,14 @@ import type pg from 'pg'
 import { parseCidr } from './dispatch/address-policy.ts'
 import { parseVaultKeys } from './dispatch/vault.ts'
 import type { Catalogue } from './domain/catalogue.ts'
+import * as retention from './domain/retention.ts'
 import { integer, webhookTimeoutMsDefault, webhookTimeoutMsRange } from './domain/subscription.ts'
 import { toDetail } from './domain/text.ts'
 import { PosthornError } from './errors.ts'
 import type { LogOption } from './observe/log.ts'
 
 /** Every option: its default, its name in the environment, and its check. docs/reference/options.md lists the same. */
-export interface PosthornOptions<C extends Catalogue = Catalogue> {
+export interface PosthornOptions<C extends Catalogue = Catalogue> extends retention.RetentionOptions {
   /** A URL, connection parameters or your own `pg.Pool`. Nothing: DATABASE_URL, else the embedded database. */
   readonly database?: string | pg.PoolConfig | pg.Pool | undefined
   /** Where the embedded database keeps its data (POSTHORN_DATA_DIR). Default `./posthorn-data`. */
@@ -55,7 +56,7 @@ export interface PosthornOptions<C extends Catalogue = Catalogue> {
   readonly statementTimeoutMs?: number
 }
 
-export interface Config {
+export interface Config extends retention.RetentionConfig {
   readonly database: string | pg.PoolConfig | pg.Pool | undefined
   readonly dataDirectory: string
   readonly schema: string
@@ -120,6 +121,7 @@ export function readConfig(
     poolMax: integer('poolMax', options.poolMax ?? 20, 2, 1_000),
     prepared: flag('prepared', options.prepared ?? true),
     statementTimeoutMs: integer('statementTimeoutMs', options.statementTimeoutMs ?? 10_000, 100, 3_600_000),
+    ...retention.readRetention(options, env, text),
   })
 }
 
@@ -144,6 +146,7 @@ export const optionNames: readonly string[] = [
   'poolMax',
   'prepared',
   'statementTimeoutMs',
+  ...retention.retentionOptionNames,
 ]
 
 const roles = ['api', 'dispatcher', 'upkeep'] as const
@@ -198,6 +201,7 @@ export const environmentVariables: readonly string[] = [
   'WEBHOOK_TIMEOUT_MS',
   'BATCH_SIZE',
   'POLL_INTERVAL_MS',
+  ...retention.retentionVariables,
 ]
 
 /** A variable that is set to nothing is how many files of settings leave one out. */

@@ -22,7 +22,7 @@ import type { Burial } from './observe/hub-events.ts'
 import type { Logger } from './observe/log.ts'
 import { createMetrics } from './observe/metrics.ts'
 import { observePickup } from './observe/pickup.ts'
-import { guard, observePull, observePush, observeRunner, observeUpkeep, tellBurial } from './observers.ts'
+import * as observers from './observers.ts'
 import { Admitter } from './operations/admit.ts'
 import type { PublishAnswer } from './operations/publish.ts'
 import { isRouted } from './operations/routes.ts'
@@ -32,6 +32,7 @@ import { Publisher } from './publish/publisher.ts'
 import { Pull } from './pull/pull.ts'
 import { Push } from './push/push.ts'
 import { Refresher } from './refresher.ts'
+import { Retention } from './retention/retention.ts'
 import { Roster } from './roster.ts'
 import type { Loop } from './upkeep/loop.ts'
 import { presenceLoop } from './upkeep/presence.ts'
@@ -85,7 +86,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const trouble = (error: unknown, doing: string) =>
       log.error({ err: error, doing }, 'Trouble while working')
     const worker = rememberWorker(db, config.workerId)
-    const tell = guard(
+    const tell = observers.guard(
       (answer: PublishAnswer, events: readonly NewEvent[]) => this.#published(answer, events),
       log,
     )
@@ -110,14 +111,16 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       took: (ms) => metrics.publishSeconds.observe(ms / 1000),
       trouble,
     })
-    const buried = guard((burial: Burial) => tellBurial(hooks, burial), log)
+    const buried = observers.guard((burial: Burial) => observers.tellBurial(hooks, burial), log)
     const directory = new Directory(db)
     const leased = (run: LeasedRun, leaseMs: number) => observePickup(metrics, run, leaseMs)
     const pull = new Pull({ db, admitter, directory, trouble, leased, settled: (one) => tellSettled(one) })
-    const observe = observePush(() => hooks)
+    const observe = observers.observePush(() => hooks)
     const push = new Push({ ...config, db, vault, directory, databaseAddresses, observe })
+    const retention = new Retention({ db, config, observe: observers.observeRetention(metrics, log) })
     super({
-      ...{ db, publisher, admitter, metrics, worker, buried, directory, pull, endpoints: push.endpoints },
+      ...{ db, publisher, admitter, metrics, worker, buried, directory, pull, retention },
+      endpoints: push.endpoints,
       ready: () => checkReady(db),
     })
     this.log = log
@@ -137,7 +140,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     this.#alerts = new Alerts({ log, metrics, now: () => performance.now(), publish: publishIfWanted })
     const subscription = (no: number) => roster.get(no) as Subscription
     const hooks = { events: this.events, metrics, alerts: this.#alerts, log, subscription }
-    const tellSettled = observePull(hooks)
+    const tellSettled = observers.observePull(hooks)
     const source = new LeaseSource({
       ...{ db, admitter, worker, subscription, trouble, leased },
       admitted: () => this.#runner.wake(),
@@ -147,7 +150,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       source,
       pollMs: config.pollMs,
       idlePollMs: config.idlePollMs,
-      observe: observeRunner(hooks),
+      observe: observers.observeRunner(hooks),
     })
     push.connect(this.#runner, source)
     db.waited = (ms) => metrics.poolWaitSeconds.observe(ms / 1000)
@@ -158,7 +161,8 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       stats: () => readStats(db),
       trouble,
     })
-    this.#upkeep = new Upkeep(db, admitter, observeUpkeep({ ...hooks, wake: () => this.wake() }))
+    const observeKeep = observers.observeUpkeep({ ...hooks, wake: () => this.wake() })
+    this.#upkeep = new Upkeep({ db, admitter, observe: observeKeep, prune: () => retention.step() })
     this.#presence = presenceLoop({
       ...{ db, trouble, workerId: config.workerId },
       handled: () => roster.handled,

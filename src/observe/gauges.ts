@@ -42,6 +42,9 @@ export function observeFigures(metrics: Metrics, figures: Figures): void {
   showStats(metrics.queueRetries, perQueue('retries'))
   showStats(metrics.queueLeased, perQueue('leased'))
   showStats(metrics.queueOldest, perQueue('oldestSeconds'))
+  showStats(metrics.storageBytes, ({ tables }) =>
+    tables.map(({ table, bytes }) => [{ table }, bytes] as const),
+  )
   showStats(metrics.deadLetters, ({ deadLetters }) => [[{}, deadLetters]])
   showStats(metrics.oldestTransaction, ({ oldestTransactionSeconds }) => [[{}, oldestTransactionSeconds]])
 }

@@ -2,6 +2,7 @@ import { numberArray } from '../db/array.ts'
 import { type Database, defineStatement } from '../db/database.ts'
 import { allOthers, type QueueStats, type Stats, toldApartMax } from '../domain/stats.ts'
 import { readAtOnce } from './reader.ts'
+import { tableSizes } from './storage.ts'
 
 /** Whoever was delayed has a low id and has waited only since its time came: so not the first alone is asked. */
 const oldestMax = 10
@@ -13,7 +14,8 @@ const oldestMax = 10
 export async function readStats(db: Database): Promise<Stats> {
   return readAtOnce(db, async (reader) => {
     const behind = (await reader.query<Behind>(behindStatement(db).text)).rows
-    const rest = await reader.query<Omit<Stats, 'queues'>>(restStatement(db).text)
+    const rest = await reader.query<Omit<Stats, 'queues' | 'tables'>>(restStatement(db).text)
+    const { rows: tables } = await reader.query<Stats['tables'][number]>(tableSizes(db).text)
     await reader.query(indexPlans)
     const { rows: queues } = await reader.query<QueueStats>(queuesStatement(db).text, [
       ...[toldApartMax, allOthers, oldestMax],
@@ -21,7 +23,7 @@ export async function readStats(db: Database): Promise<Stats> {
       numberArray(behind.map(({ deliveries }) => deliveries)),
       numberArray(behind.map(({ oldestId }) => oldestId)),
     ])
-    return { queues, ...(rest.rows[0] as Omit<Stats, 'queues'>) }
+    return { queues, tables, ...(rest.rows[0] as Omit<Stats, 'queues' | 'tables'>) }
   })
 }
 

@@ -50,7 +50,7 @@ export class Deliveries {
     if (letter !== undefined && (await redrive(db, { deadLetterIds: [letter], by })).length > 0) return
     if (await retryWaiting(db, { ...found, by })) return
     const isStuck = (await openLetter(db, found)) !== undefined
-    const reason = isStuck ? 'its subscription has ended' : await this.#whyNot(found)
+    const reason = isStuck ? 'its subscription has ended, or its event was purged' : await this.#whyNot(found)
     throw new PosthornError('NOT_RETRYABLE', { what: 'delivery', id, reason })
   }
 

@@ -4,7 +4,6 @@ import { cancel } from '../operations/cancel.ts'
 import { type Expired, expire } from '../operations/expire.ts'
 import { orphanedDeliveries } from '../operations/orphans.ts'
 import { peek } from '../operations/peek.ts'
-import { pruneIdempotencyKeys } from '../operations/prune.ts'
 import { type Reclaimed, reclaim } from '../operations/reclaim.ts'
 import { stepReplay } from '../operations/step-replay.ts'
 import { abandonedSubscriptions } from '../operations/subscriptions.ts'
@@ -20,6 +19,16 @@ export interface UpkeepObserver {
 }
 
 const eventsMax = 5_000
+/** Removing what is old never has more of the time than this, so that it does not hurt what is new. */
+const pruneShare = 1 / 6
+
+export interface UpkeepParts {
+  readonly db: Database
+  readonly admitter: Admitter
+  readonly observe: UpkeepObserver
+  /** One step of removing what is no longer kept; true: there is more. */
+  readonly prune: () => Promise<boolean>
+}
 
 /** What must happen whether or not anybody works: every process may do it, each step is guarded in SQL. */
 export class Upkeep {
@@ -31,18 +40,18 @@ export class Upkeep {
   #unrouted: number[] = []
   #looking: Promise<void> | undefined
 
-  constructor(db: Database, admitter: Admitter, observe: UpkeepObserver) {
+  constructor({ db, admitter, observe, prune }: UpkeepParts) {
     this.#db = db
     this.#admitter = admitter
     this.#observe = observe
-    const loop = (name: string, everyMs: number, step: () => Promise<boolean>) =>
-      new Loop({ name, everyMs, step, trouble: (error, doing) => observe.trouble(error, doing) })
+    const loop = (name: string, everyMs: number, step: () => Promise<boolean>, share = 1) =>
+      new Loop({ name, everyMs, step, share, trouble: (error, doing) => observe.trouble(error, doing) })
     this.#loops = [
       loop('taking back what is overdue', 2_000, () => this.#takeBack()),
       loop('sending once more what was asked for', 1_000, () => this.#stepReplay()),
       loop('cancelling what is owed to nobody', 10_000, () => this.#cancelOrphans()),
       loop('looking for handlers that are missing', 60_000, () => this.#findAbandoned()),
-      loop('forgetting old idempotency keys', 600_000, () => pruneIdempotencyKeys(db)),
+      loop('removing what is no longer kept', 60_000, prune, pruneShare),
     ]
   }
 

@@ -148,13 +148,11 @@ test('the backlog of a deleted subscription ends, however large', { timeout: 30_
 
   const troubles: unknown[] = []
   const nothing = () => undefined
-  const upkeep = new Upkeep(db, admitter, {
-    reclaimed: nothing,
-    expired: nothing,
-    abandoned: nothing,
-    unrouted: nothing,
-    trouble: (error) => void troubles.push(error),
-  })
+  const observe = {
+    ...{ reclaimed: nothing, expired: nothing, abandoned: nothing, unrouted: nothing },
+    trouble: (error: unknown) => void troubles.push(error),
+  }
+  const upkeep = new Upkeep({ db, admitter, observe, prune: async () => false })
   upkeep.start()
   const left = async () => {
     const { rows } = await db.query<{ left: number }>(

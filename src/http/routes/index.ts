@@ -11,6 +11,7 @@ import { probeRoutes, type ServerState } from './probes.ts'
 import { publishRoutes } from './publish.ts'
 import { replayRoutes } from './replays.ts'
 import { settleRoutes } from './settle.ts'
+import { storageRoutes } from './storage.ts'
 import { subscribeRoutes } from './subscribe.ts'
 import { subscriberRoutes } from './subscribers.ts'
 
@@ -29,6 +30,7 @@ export function apiRoutes(hub: Hub, state: ServerState): Route[] {
     ...laneRoutes(hub),
     ...deliveryRoutes(hub),
     ...deadLetterRoutes(hub),
+    ...storageRoutes(hub),
     ...probeRoutes(hub, state),
     ...metricsRoutes(() => hub.scrape()),
     ...docsRoutes(() => routes, state),
