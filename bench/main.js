@@ -6,8 +6,8 @@ import { cpus, totalmem } from 'node:os'
 import { fileURLToPath } from 'node:url'
 
 const questions = ['drain', 'lanes', 'publish', 'latency', 'http', 'webhooks', 'claim', 'snapshot']
-/** Asked only by name: it takes long. */
-const byName = ['list', 'load']
+/** Asked only by name: they take long. */
+const byName = ['list', 'load', 'prune']
 const here = fileURLToPath(new URL('.', import.meta.url))
 const root = fileURLToPath(new URL('..', import.meta.url))
 /** The question that is being answered. */

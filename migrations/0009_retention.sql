@@ -22,7 +22,8 @@ create table __schema__.removals (
 create index removals_finished_at on __schema__.removals (finished_at);
 
 create table __schema__.retention_walks (
-  name text primary key,                   -- events, type:<an event type>, lanes
+  name text primary key,                   -- events, type:<an event type>, lanes; turn: whose turn it is, until due_at
+  holder text,
   reached bigint not null default 0,       -- this pass is done up to here
   reached_key text not null default '',
   kept bigint,                             -- the first that had to stay in this pass: the next one begins there
@@ -51,30 +52,27 @@ create function __schema__.finished_events(ids bigint[]) returns table (event_id
   having count(n.subscription) = cardinality(e.owed)
 $$;
 
--- Events that are to go on success go with the settlement of their last delivery. Where two of them settle at the same
--- moment neither sees the other: such an event is left to the walk, which also takes what was locked.
-create function __schema__.remove_succeeded() returns trigger language plpgsql as $$
+-- Removes those of these events that have succeeded. Whoever holds one keeps it: the walk takes it later.
+create function __schema__.remove_succeeded(ids bigint[]) returns void language plpgsql
+set jit = off
+set plan_cache_mode = force_generic_plan   -- to plan it anew takes longer than it runs
+as $$
 begin
-  if not exists (select 1 from __schema__.event_types t where t.keep_ms = 0) then return null; end if;
   with candidate as materialized (
     select e.id, e.owed
     from __schema__.events e
-    where e.id = any(array(select f.event_id from fresh f where f.settlement = 'completed'))
-      and e.type in (select t.type from __schema__.event_types t where t.keep_ms = 0)
+    where e.id = any(ids)
     order by e.id
     for update skip locked
   ),
   -- What has one delivery has succeeded with it; of the others all are looked at.
-  succeeded as materialized (
-    select c.id
-    from candidate c
-    where cardinality(c.owed) = 1 and not exists (
-      select 1 from __schema__.dead_letters l where l.event_id = c.id and l.redriven_at is null)
+  ended as materialized (
+    select c.id from candidate c where cardinality(c.owed) = 1
     union all
     select c.id
     from candidate c
     cross join lateral (
-      select count(*) as ended
+      select count(*) as deliveries
       from (
         select distinct on (a.subscription) a.subscription, a.settlement
         from __schema__.audit a
@@ -83,19 +81,40 @@ begin
       ) as n
       where n.settlement in ('completed', 'cancelled', 'discarded')
     ) as n
-    where cardinality(c.owed) > 1 and n.ended = cardinality(c.owed) and not exists (
-      select 1 from __schema__.dead_letters l where l.event_id = c.id and l.redriven_at is null)
+    where cardinality(c.owed) > 1 and n.deliveries = cardinality(c.owed)
+  ),
+  succeeded as materialized (
+    select d.id
+    from ended d
+    where d.id not in (
+      select l.event_id from __schema__.dead_letters l where l.event_id = any(ids) and l.redriven_at is null)
   ),
   removed as (
     delete from __schema__.events e where e.id = any(array(select s.id from succeeded s))
   )
   insert into __schema__.removals (event_ids, finished_at)
   select array_agg(s.id order by s.id), __schema__.clock() from succeeded s having count(*) > 0;
+end $$;
+
+-- Events that are to go on success go with the settlement of their last delivery. Where two of them settle at the same
+-- moment neither sees the other: such an event is left to the walk. Most settlements are of other events, so these are
+-- left with as little as possible.
+create function __schema__.notice_success() returns trigger language plpgsql as $$
+declare
+  ids bigint[];
+begin
+  if not exists (select 1 from __schema__.event_types t where t.keep_ms = 0) then return null; end if;
+  ids := array(
+    select e.id
+    from __schema__.events e
+    where e.id = any(array(select f.event_id from fresh f where f.settlement = 'completed'))
+      and e.type in (select t.type from __schema__.event_types t where t.keep_ms = 0));
+  if ids <> '{}' then perform __schema__.remove_succeeded(ids); end if;
   return null;
 end $$;
 create trigger audit_succeeded after insert on __schema__.audit
   referencing new table as fresh
-  for each statement execute function __schema__.remove_succeeded();
+  for each statement execute function __schema__.notice_success();
 
 -- To reach into a document is to decode all of it, and JSON may hold what no text can: that is replaced first.
 create function __schema__.decodable(document json) returns json language sql immutable as $$

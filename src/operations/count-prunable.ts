@@ -10,10 +10,16 @@ export async function countOldEvents(
   let count = 0
   let after = 0
   for (;;) {
-    const { eventIds, reached, isOver } = await chooseOldEvents(db, db, { type, keepMs, after })
-    count += (await finishedAmong(db, db, { eventIds, keepMs })).length
-    if (isOver) return count
-    after = reached
+    const found = await db.transaction(
+      async (tx) => {
+        const old = await chooseOldEvents(tx, db, { type, keepMs, after })
+        return { ...old, finished: await finishedAmong(tx, db, { eventIds: old.eventIds, keepMs }) }
+      },
+      { indexPlans: true, hashJoins: true, readOnly: true },
+    )
+    count += found.finished.length
+    if (found.isOver) return count
+    after = found.reached
   }
 }
 

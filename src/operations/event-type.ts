@@ -54,15 +54,18 @@ export async function deleteEventType(db: Database, type: string): Promise<void>
 }
 
 /** Events that one walk has passed over may be another's from now on: $1 is the type. */
-const restartWalks = `update __schema__.retention_walks
+const restartWalks = `restarted as (
+    update __schema__.retention_walks
     set reached = 0, kept = null, due_at = __schema__.clock()
-    where name in ('events', 'type:' || $1)`
+    where name = 'events'
+  ),
+  forgotten as (
+    delete from __schema__.retention_walks where name = 'type:' || $1
+  )`
 
 const upsertStatement = defineStatement(
   'upsert_event_type',
-  `with restarted as (
-    ${restartWalks}
-  )
+  `with ${restartWalks}
   insert into __schema__.event_types (type, max_age_ms, require_route, keep_ms)
   values ($1, $2, $3, $4)
   on conflict (type) do update
@@ -76,9 +79,7 @@ const listStatement = defineStatement(
 
 const deleteStatement = defineStatement(
   'delete_event_type',
-  `with restarted as (
-    ${restartWalks}
-  )
+  `with ${restartWalks}
   delete from __schema__.event_types t where t.type = $1 returning t.type`,
 )
 

@@ -47,12 +47,11 @@ export async function finishedAmong(
   return rows.map(([eventId]) => eventId)
 }
 
-/** `f`, of the events that are given as $1, kept for $2 ms: shared with what removes them. */
+/** `f`, of the events that are given as $1, kept for $2 ms: shared with what removes them. Their letters are read once. */
 export const finishedLongAgo = `__schema__.finished_events($1::bigint[]) as f
     where f.finished_at <= __schema__.clock() - $2 * interval '1 ms'
-      and not exists (
-        select 1 from __schema__.dead_letters l
-        where l.event_id = f.event_id and l.redriven_at is null and l.event_id = any($1))`
+      and f.event_id not in (
+        select l.event_id from __schema__.dead_letters l where l.event_id = any($1) and l.redriven_at is null)`
 
 /**
  * Ids follow the time of publishing but for a moment, so the first that is too young ends the pass: to look for older

@@ -46,7 +46,7 @@ export async function pruneEvents(db: Database, { events, turn }: PruneEventsReq
       await endStep(tx, db, { name: walk.name, reached, kept, nextPassMs: isOver ? nextPassMs : null })
       return { removed: removed.length, more: !isOver }
     },
-    { indexPlans: true },
+    { indexPlans: true, hashJoins: true },
   )
 }
 

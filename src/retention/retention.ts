@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import type { Database } from '../db/database.ts'
 import { keepAuditMsMin, keepMsMax, type RetentionConfig } from '../domain/retention.ts'
 import { integer } from '../domain/subscription.ts'
@@ -6,6 +7,7 @@ import { recordAction } from '../operations/admin-log.ts'
 import { countOldEvents, countPrunableRest } from '../operations/count-prunable.ts'
 import { listEventTypes } from '../operations/event-type.ts'
 import { formerOwed } from '../operations/former-owed.ts'
+import { takePruneTurn } from '../operations/prune-turn.ts'
 import { type Purged, purge } from '../operations/purge.ts'
 import { restartWalk } from '../operations/retention-walk.ts'
 import { readStorage, type StoredTable } from '../operations/storage.ts'
@@ -53,17 +55,25 @@ export interface PurgeTerms {
   readonly remote?: string | null
 }
 
+/** Longer than a step and the pause after it take. */
+const turnMs = 10_000
+
 /** What is kept and for how long, what goes, and how much there is. */
 export class Retention {
   readonly #parts: RetentionParts
+  readonly #holder = randomUUID()
 
   constructor(parts: RetentionParts) {
     this.#parts = parts
   }
 
-  /** One step of everything that is due, for upkeep. What fails keeps nothing else from being done. True: there is more. */
+  /**
+   * One step of everything that is due, if it is this process's turn, for upkeep. What fails keeps nothing else from being
+   * done. True: there is more.
+   */
   async step(): Promise<boolean> {
     const { db, config, observe } = this.#parts
+    if (!(await takePruneTurn(db, { holder: this.#holder, turnMs }))) return false
     let more = false
     for (const verb of pruneVerbs(db, config, await listEventTypes(db))) {
       try {

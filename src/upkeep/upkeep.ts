@@ -20,7 +20,7 @@ export interface UpkeepObserver {
 
 const eventsMax = 5_000
 /** Removing what is old never has more of the time than this, so that it does not hurt what is new. */
-const pruneShare = 1 / 6
+export const pruneShare = 1 / 6
 
 export interface UpkeepParts {
   readonly db: Database

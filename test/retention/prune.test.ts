@@ -155,6 +155,20 @@ describe('events', () => {
     expect(await kept.count('events')).toBe(0)
   })
 
+  test('of two processes with upkeep one prunes at a time, until it has gone', async () => {
+    const kept = await open()
+    const other = await kept.openAlso()
+    await kept.hub.publishMany(Array.from({ length: 2_500 }, (_, n) => ({ type: 't', payload: n })))
+    await kept.clock.advance(8 * dayMs)
+    expect(await kept.hub.retention.step()).toBe(true)
+    expect(await other.retention.step()).toBe(false)
+    expect(await kept.count('events')).toBe(1_500)
+    await kept.clock.advance(11_000)
+    expect(await other.retention.step()).toBe(true)
+    expect(await kept.hub.retention.step()).toBe(false)
+    expect(await kept.count('events')).toBe(500)
+  })
+
   test('long payloads make shorter steps', async () => {
     const kept = await open()
     const payload = randomBytes(600_000).toString('base64')

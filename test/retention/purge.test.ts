@@ -124,6 +124,7 @@ test('a purged event is never delivered again', async () => {
   expect((await hub.retryDeadLetters({})).redriven).toEqual([])
   await expect(hub.deliveries.retry(letter?.deliveryId as string)).rejects.toMatchObject({
     code: 'NOT_RETRYABLE',
+    details: { reason: 'its event was purged' },
   })
   const recovery = await hub.recover('one', { since: new Date(0) })
   const replay = await hub.replay('one', { eventIds: [id] })

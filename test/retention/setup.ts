@@ -1,6 +1,7 @@
 import { afterEach } from 'vitest'
 import type { PosthornOptions } from '../../src/config.ts'
 import { openPostgres, type PostgresDatabase } from '../../src/db/postgres.ts'
+import type { Posthorn } from '../../src/posthorn.ts'
 import type { TestPosthorn } from '../../src/testing/index.ts'
 import { type HubFactory, useHubs } from '../support/hub.ts'
 
@@ -8,6 +9,8 @@ export const dayMs = 24 * 60 * 60 * 1000
 
 export interface Kept extends TestPosthorn {
   readonly db: PostgresDatabase
+  /** A second hub on the same tables. */
+  openAlso(): Promise<Posthorn>
   /** Rows of a table. */
   count(table: string): Promise<number>
   /** Ids of the events that are stored. */
@@ -35,6 +38,7 @@ export function useKept(name: string): {
       return {
         ...test,
         db,
+        openAlso: async () => (await hubs.open({ schema, ...options })).hub,
         async count(table) {
           const { rows } = await db.query<{ count: number }>(
             `select count(*)::int as count from ${db.schema}.${table}`,
