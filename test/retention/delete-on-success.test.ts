@@ -132,3 +132,31 @@ test('the effect and the removal commit together, or not at all', async () => {
   await kept.drain()
   expect(await kept.eventIds()).toEqual([])
 })
+
+test('to finalize it twice is to finalize it once, also when it is gone', async () => {
+  const kept = await open()
+  const { hub } = kept
+  await hub.defineType('t', { keepMs: 0 })
+  await hub.subscribe('t', { name: 'one' })
+  const { id } = await hub.publish({ type: 't', payload: 1 })
+  expect((await hub.poll({ subscription: 'one' }))?.id).toBe(id)
+  await hub.finalize(id)
+  expect(await kept.eventIds()).toEqual([])
+  await hub.finalize(id)
+  expect(await kept.count('audit')).toBe(1)
+})
+
+test('a lane goes on when the event at its head is gone', async () => {
+  const kept = await open()
+  const { hub } = kept
+  const seen: unknown[] = []
+  hub.on('t', { name: 'one' }, (event) => void seen.push(event.payload))
+  await hub.start()
+  await hub.defineType('t', { keepMs: 0 })
+  for (let n = 0; n < 20; n++) await hub.publish({ type: 't', payload: n, orderingKey: 'k' })
+  await kept.drain()
+  await expect.poll(() => seen.length).toBe(20)
+  expect(seen).toEqual(Array.from({ length: 20 }, (_, n) => n))
+  await kept.drain()
+  await expect.poll(() => kept.eventIds()).toEqual([])
+})
