@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url'
 
 const questions = ['drain', 'lanes', 'publish', 'latency', 'http', 'webhooks', 'claim', 'snapshot']
 /** Asked only by name: they take long. */
-const byName = ['list', 'load', 'idle']
+const byName = ['list', 'load', 'idle', 'prune']
 const here = fileURLToPath(new URL('.', import.meta.url))
 const root = fileURLToPath(new URL('..', import.meta.url))
 /** The question that is being answered. */

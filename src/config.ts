@@ -1,15 +1,16 @@
 import { hostname } from 'node:os'
 import type pg from 'pg'
-import { parseCidr } from './dispatch/address-policy.ts'
+import { readCidrs } from './dispatch/allowed-cidrs.ts'
 import { parseVaultKeys } from './dispatch/vault.ts'
 import type { Catalogue } from './domain/catalogue.ts'
+import * as retention from './domain/retention.ts'
 import { integer, webhookTimeoutMsDefault, webhookTimeoutMsRange } from './domain/subscription.ts'
 import { toDetail } from './domain/text.ts'
 import { PosthornError } from './errors.ts'
 import type { LogOption } from './observe/log.ts'
 
 /** Every option: its default, its name in the environment, and its check. docs/reference/options.md lists the same. */
-export interface PosthornOptions<C extends Catalogue = Catalogue> {
+export interface PosthornOptions<C extends Catalogue = Catalogue> extends retention.RetentionOptions {
   /** A URL, connection parameters or your own `pg.Pool`. Nothing: DATABASE_URL, else the embedded database. */
   readonly database?: string | pg.PoolConfig | pg.Pool | undefined
   /** Where the embedded database keeps its data (POSTHORN_DATA_DIR). Default `./posthorn-data`. */
@@ -57,7 +58,7 @@ export interface PosthornOptions<C extends Catalogue = Catalogue> {
   readonly overdueAfterMs?: number
 }
 
-export interface Config {
+export interface Config extends retention.RetentionConfig {
   readonly database: string | pg.PoolConfig | pg.Pool | undefined
   readonly dataDirectory: string
   readonly schema: string
@@ -109,7 +110,7 @@ export function readConfig(
     upkeep: flag('upkeep', options.upkeep ?? true),
     dispatcher: flag('dispatcher', options.dispatcher ?? true),
     secretKey: secretKey(options.secretKey ?? given(env.POSTHORN_SECRET_KEY)),
-    allowCidrs: cidrs(options.allowCidrs ?? given(env.POSTHORN_ALLOW_CIDRS) ?? []),
+    allowCidrs: readCidrs(options.allowCidrs ?? given(env.POSTHORN_ALLOW_CIDRS) ?? []),
     webhookTimeoutMs: integer(
       'webhookTimeoutMs',
       options.webhookTimeoutMs ?? number(given(env.WEBHOOK_TIMEOUT_MS)) ?? webhookTimeoutMsDefault,
@@ -124,6 +125,7 @@ export function readConfig(
     prepared: flag('prepared', options.prepared ?? true),
     statementTimeoutMs: integer('statementTimeoutMs', options.statementTimeoutMs ?? 10_000, 100, 3_600_000),
     overdueAfterMs: integer('overdueAfterMs', options.overdueAfterMs ?? 1_200_000, 1_000, 31_536_000_000),
+    ...retention.readRetention(options, env, text),
   })
 }
 
@@ -149,6 +151,7 @@ export const optionNames: readonly string[] = [
   'prepared',
   'statementTimeoutMs',
   'overdueAfterMs',
+  ...retention.retentionOptionNames,
 ]
 
 const roles = ['api', 'dispatcher', 'upkeep'] as const
@@ -203,6 +206,7 @@ export const environmentVariables: readonly string[] = [
   'WEBHOOK_TIMEOUT_MS',
   'BATCH_SIZE',
   'POLL_INTERVAL_MS',
+  ...retention.retentionVariables,
 ]
 
 /** A variable that is set to nothing is how many files of settings leave one out. */
@@ -248,24 +252,6 @@ function isReadable(url: string): boolean {
 function secretKey(value: string | undefined): string | undefined {
   if (value !== undefined) parseVaultKeys(value)
   return value
-}
-
-function cidrs(value: string | readonly string[]): string[] {
-  const list = typeof value === 'string' ? value.split(',') : value
-  return list
-    .map((cidr) => cidr.trim())
-    .filter((cidr) => cidr !== '')
-    .map(checkedCidr)
-}
-
-function checkedCidr(value: string): string {
-  try {
-    parseCidr(value)
-    return value
-  } catch {
-    const expected = 'networks such as 10.0.0.0/8, separated by commas'
-    throw new PosthornError('BAD_OPTION', { option: 'POSTHORN_ALLOW_CIDRS', expected, value })
-  }
 }
 
 function rolesOf(list: string): Role[] {

@@ -86,6 +86,10 @@ const errors = {
     message: 'The delivery {id} is {deliveryStatus} now: only one that waits can be buried.',
   },
   NOT_RETRYABLE: { status: 409, message: 'The {what} {id} cannot be retried: {reason}.' },
+  NOT_FINISHED: {
+    status: 409,
+    message: 'Event {eventId} is not finished: cancel it, or wait for what is under way.',
+  },
   ALREADY_RETRIED: { status: 409, message: 'The dead letter {id} was retried by {by} at {at}.' },
   STILL_MOVING: {
     status: 503,
@@ -153,6 +157,10 @@ const errors = {
   DATA_DIRECTORY_IN_USE: {
     status: 500,
     message: 'The data directory {directory} is in use by process {pid}: {reason}.',
+  },
+  ARCHIVE_FAILED: {
+    status: 500,
+    message: 'The audit cannot be archived in {directory}, so it is kept: {reason}.',
   },
   BIND_REFUSED: {
     status: 500,

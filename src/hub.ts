@@ -13,22 +13,8 @@ import type { Metrics } from './observe/metrics.ts'
 import { type Action, recordAction } from './operations/admin-log.ts'
 import type { Admitter } from './operations/admit.ts'
 import { type Cancelled, cancelEvents } from './operations/cancel.ts'
-import {
-  type DeadLetter,
-  type DeadLetterFilter,
-  type DeadLetterHead,
-  type DeadLetterPage,
-  getDeadLetter,
-  listDeadLetterHeads,
-  listDeadLetters,
-} from './operations/dead-letters.ts'
-import {
-  deleteEventType,
-  type EventType,
-  type EventTypeOptions,
-  listEventTypes,
-  upsertEventType,
-} from './operations/event-type.ts'
+import * as letters from './operations/dead-letters.ts'
+import * as eventTypes from './operations/event-type.ts'
 import { type EventDetails, getEvent } from './operations/events.ts'
 import { type EventFilter, type EventPage, listEvents } from './operations/list-events.ts'
 import { type Redriven, redrive } from './operations/redrive.ts'
@@ -52,6 +38,7 @@ import { discardOne, type RedrivenSome, redriveOne, redriveSome } from './repair
 import { Deliveries } from './repair/deliveries.ts'
 import { Lanes, type LaneVerb } from './repair/lanes.ts'
 import { type Replay, Replays, type ReplayTerms, type StartedReplay } from './replays.ts'
+import type { Pruned, PruneOptions, Retention, Storage } from './retention/retention.ts'
 
 export type { Cancelled } from './operations/cancel.ts'
 export type { DeadLetter, DeadLetterFilter, DeadLetterHead } from './operations/dead-letters.ts'
@@ -69,7 +56,7 @@ export type { Subscriber } from './operations/subscribers.ts'
 export type { Reply, Report } from './pull/settler.ts'
 export type { Checkpoint, Queue, QueuedEvent, Recovery } from './queues.ts'
 export type { Replay, ReplayCount } from './replays.ts'
-export type { FinalizeOptions, HubEvents, PollOptions }
+export type { FinalizeOptions, HubEvents, PollOptions, Storage }
 
 export interface HubParts {
   readonly db: Database
@@ -81,6 +68,7 @@ export interface HubParts {
   readonly directory: Directory
   readonly endpoints: Endpoints
   readonly pull: Pull
+  readonly retention: Retention
   /** Throws unless the database answers and its schema is what this version expects. */
   readonly ready: () => Promise<void>
 }
@@ -99,6 +87,7 @@ export class Hub<C extends Catalogue = Catalogue> {
   readonly deliveries: Deliveries
   readonly lanes: Lanes
   readonly queues: Queues
+  readonly retention: Retention
   readonly #parts: HubParts
   readonly #polling: Polling
   readonly #readiness: Readiness
@@ -109,6 +98,7 @@ export class Hub<C extends Catalogue = Catalogue> {
     this.#readiness = new Readiness(parts.ready)
     this.metrics = parts.metrics
     this.pull = parts.pull
+    this.retention = parts.retention
     this.replays = new Replays(parts)
     this.deliveries = new Deliveries(parts)
     this.queues = new Queues(parts.db, parts.directory)
@@ -165,18 +155,17 @@ export class Hub<C extends Catalogue = Catalogue> {
   }
 
   /** Says how long events of a type live and whether somebody must want them; what is left out is the default. */
-  defineType(type: string, options: EventTypeOptions = {}): Promise<EventType> {
-    return upsertEventType(this.#parts.db, type, options)
+  defineType(type: string, options: eventTypes.EventTypeOptions = {}): Promise<eventTypes.EventType> {
+    return eventTypes.upsertEventType(this.#parts.db, type, options)
   }
 
   /** Events of the type that are published from now on are like any other. */
-  async deleteType(type: string): Promise<void> {
-    const existed = await deleteEventType(this.#parts.db, type)
-    if (!existed) throw new PosthornError('NOT_FOUND', { what: 'event type', id: type })
+  deleteType(type: string): Promise<void> {
+    return eventTypes.deleteEventType(this.#parts.db, type)
   }
 
-  types(): Promise<EventType[]> {
-    return listEventTypes(this.#parts.db)
+  types(): Promise<eventTypes.EventType[]> {
+    return eventTypes.listEventTypes(this.#parts.db)
   }
 
   /** Leases the oldest event that waits, or undefined. This hub remembers the lease for `finalize`. */
@@ -217,17 +206,19 @@ export class Hub<C extends Catalogue = Catalogue> {
     return this.#readiness.trouble()
   }
 
-  deadLetters(filter?: DeadLetterFilter): Promise<DeadLetterPage> {
-    return listDeadLetters(this.#parts.db, filter)
+  deadLetters(filter?: letters.DeadLetterFilter): Promise<letters.DeadLetterPage> {
+    return letters.listDeadLetters(this.#parts.db, filter)
   }
 
   /** The same without snapshots, which may have a megabyte each. */
-  deadLetterHeads(filter?: DeadLetterFilter): Promise<DeadLetterPage<DeadLetterHead>> {
-    return listDeadLetterHeads(this.#parts.db, filter)
+  deadLetterHeads(
+    filter?: letters.DeadLetterFilter,
+  ): Promise<letters.DeadLetterPage<letters.DeadLetterHead>> {
+    return letters.listDeadLetterHeads(this.#parts.db, filter)
   }
 
-  deadLetter(id: string): Promise<DeadLetter | undefined> {
-    return getDeadLetter(this.#parts.db, id)
+  deadLetter(id: string): Promise<letters.DeadLetter | undefined> {
+    return letters.getDeadLetter(this.#parts.db, id)
   }
 
   /** Every worker seen: when last, what it has under way, and whether it has gone silent. */
@@ -252,6 +243,21 @@ export class Hub<C extends Catalogue = Catalogue> {
   /** Takes the leased deliveries of an event away from their workers, back to waiting. Failures stay counted. */
   async reset(eventId: number, reason: string): Promise<number> {
     return (await reset(this.#parts.db, { eventId, reason: toReason(reason) })).length
+  }
+
+  /** Erases what a finished event said, and keeps its audit; it is never delivered again. Throws NOT_FINISHED. */
+  async purge(eventId: number, reason: string): Promise<void> {
+    await this.retention.purge(eventId, reason)
+  }
+
+  /** Removes all that need not be kept any longer, now; upkeep does the same little by little. */
+  prune(options?: PruneOptions): Promise<Pruned> {
+    return this.retention.prune(options)
+  }
+
+  /** How much is stored of what, and how long it is kept. */
+  storage(): Promise<Storage> {
+    return this.retention.storage()
   }
 
   /** Gives dead letters a fresh budget. */
@@ -283,7 +289,7 @@ export class Hub<C extends Catalogue = Catalogue> {
   }
 
   /** The same for those that match, up to 1,000, in the order of their events. */
-  retryDeadLetters(filter: DeadLetterFilter, by = 'library'): Promise<RedrivenSome> {
+  retryDeadLetters(filter: letters.DeadLetterFilter, by = 'library'): Promise<RedrivenSome> {
     return redriveSome(this.#parts.db, filter, { by, max: redrivenMax })
   }
 

@@ -9,6 +9,7 @@ import type { Logger } from './observe/log.ts'
 import type { Metrics } from './observe/metrics.ts'
 import type { PullSettled } from './pull/settler.ts'
 import type { PushObserver } from './push/push.ts'
+import type { RetentionObserver } from './retention/retention.ts'
 import type { UpkeepObserver } from './upkeep/upkeep.ts'
 
 export interface Hooks {
@@ -221,6 +222,17 @@ export function observeUpkeep(hooks: Hooks & { readonly wake: () => void }): Upk
     trouble: (error, doing) => log.error({ err: error, doing }, 'Trouble while working'),
   }
   return guarded(observer, log)
+}
+
+/** The same for pruning: what could not be removed is kept, and told. */
+export function observeRetention(metrics: Metrics, log: Logger): RetentionObserver {
+  return {
+    pruned: (table, rows) => metrics.pruned.inc({ table }, rows),
+    failed: (error, doing) => {
+      metrics.pruneFailures.inc()
+      log.error({ err: error, doing }, 'Trouble while pruning')
+    },
+  }
 }
 
 function describe(

@@ -22,7 +22,7 @@ import type { Burial } from './observe/hub-events.ts'
 import type { Logger } from './observe/log.ts'
 import { createMetrics } from './observe/metrics.ts'
 import { observePickup } from './observe/pickup.ts'
-import { guard, observePull, observePush, observeRunner, observeUpkeep, tellBurial } from './observers.ts'
+import * as observers from './observers.ts'
 import { Admitter } from './operations/admit.ts'
 import type { PublishAnswer } from './operations/publish.ts'
 import { isRouted } from './operations/routes.ts'
@@ -35,6 +35,7 @@ import type { PullSettled } from './pull/settler.ts'
 import type { Arrival } from './pull/waiting-room.ts'
 import { Push } from './push/push.ts'
 import { Refresher } from './refresher.ts'
+import { Retention } from './retention/retention.ts'
 import { Roster } from './roster.ts'
 import { stopEach } from './stop-each.ts'
 import { untilBeat } from './upkeep/beat.ts'
@@ -91,7 +92,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const trouble = (error: unknown, doing: string) =>
       log.error({ err: error, doing }, 'Trouble while working')
     const worker = rememberWorker(db, config.workerId)
-    const tell = guard((answer: PublishAnswer, events: readonly NewEvent[]) => {
+    const tell = observers.guard((answer: PublishAnswer, events: readonly NewEvent[]) => {
       tellPublished(publishHooks, answer, events)
     }, log)
     const publisher = new Publisher({
@@ -113,19 +114,21 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
         await taken
       },
       refused: ({ why }) => metrics.refused.inc({ reason: why }),
-      pressed: guard((queues: readonly string[]) => this.#pressed(queues), log),
+      pressed: observers.guard((queues: readonly string[]) => this.#pressed(queues), log),
       took: (ms) => metrics.publishSeconds.observe(ms / 1000),
       trouble,
     })
-    const buried = guard((burial: Burial) => tellBurial(hooks, burial), log)
+    const buried = observers.guard((burial: Burial) => observers.tellBurial(hooks, burial), log)
     const directory = new Directory(db)
     const leased = (run: LeasedRun, leaseMs: number) => observePickup(metrics, run, leaseMs)
     const settled = (one: PullSettled) => tellSettled(one)
     const pull = new Pull({ db, admitter, lookout, directory, trouble, leased, settled })
-    const observe = observePush(() => hooks)
+    const observe = observers.observePush(() => hooks)
     const push = new Push({ ...config, db, vault, directory, databaseAddresses, observe })
+    const retention = new Retention({ db, config, observe: observers.observeRetention(metrics, log) })
     super({
-      ...{ db, publisher, admitter, metrics, worker, buried, directory, pull, endpoints: push.endpoints },
+      ...{ db, publisher, admitter, metrics, worker, buried, directory, pull, retention },
+      endpoints: push.endpoints,
       ready: () => checkReady(db),
     })
     this.log = log
@@ -153,14 +156,20 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     this.#alerts = new Alerts({ log, metrics, now: () => performance.now(), publish: publishIfWanted })
     const subscription = (no: number) => roster.get(no) as Subscription
     const hooks = { events: this.events, metrics, alerts: this.#alerts, log, subscription }
-    const tellSettled = observePull(hooks)
+    const tellSettled = observers.observePull(hooks)
     const source = new LeaseSource({
       ...{ db, admitter, worker, subscription, trouble, leased, look: lookout.look },
       admitted: () => this.#runner.wake(),
       prepare: (runs) => push.prepare(runs),
     })
     const { pollMs, idlePollMs, overdueAfterMs } = config
-    this.#runner = new Runner({ source, pollMs, idlePollMs, untilBeat, observe: observeRunner(hooks) })
+    this.#runner = new Runner({
+      source,
+      pollMs,
+      idlePollMs,
+      untilBeat,
+      observe: observers.observeRunner(hooks),
+    })
     push.connect(this.#runner, source)
     db.waited = (ms) => metrics.poolWaitSeconds.observe(ms / 1000)
     observeFigures(metrics, {
@@ -172,7 +181,8 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     })
     this.#upkeep = new Upkeep({
       ...{ db, admitter, lookout, overdueAfterMs, isAnyLimited: () => roster.isAnyLimited },
-      observe: observeUpkeep({ ...hooks, wake: () => this.wake() }),
+      prune: () => retention.step(),
+      observe: observers.observeUpkeep({ ...hooks, wake: () => this.wake() }),
     })
     const holdWatch = holdWatchLoop({
       ...{ db, trouble, waitingFor: () => this.#runner.waitingFor },

@@ -8,15 +8,16 @@ test('a type is defined, changed, listed and deleted', async () => {
   const { hub } = await hubs.open()
   expect(await hub.types()).toEqual([])
   await hub.defineType('b', { maxAgeMs: 315_360_000_000, requireRoute: true })
-  await hub.defineType('a', { maxAgeMs: 1 })
+  await hub.defineType('a', { maxAgeMs: 1, keepMs: 0 })
   expect(await hub.defineType('b', { requireRoute: false })).toEqual({
     type: 'b',
     maxAgeMs: null,
     requireRoute: false,
+    keepMs: null,
   })
   expect(await hub.types()).toEqual([
-    { type: 'a', maxAgeMs: 1, requireRoute: null },
-    { type: 'b', maxAgeMs: null, requireRoute: false },
+    { type: 'a', maxAgeMs: 1, requireRoute: null, keepMs: 0 },
+    { type: 'b', maxAgeMs: null, requireRoute: false, keepMs: null },
   ])
   await hub.deleteType('a')
   expect((await hub.types()).map(({ type }) => type)).toEqual(['b'])
@@ -33,6 +34,9 @@ describe('what cannot be defined', () => {
     ['maxAgeMs', 't', { maxAgeMs: 1.5 }],
     ['maxAgeMs', 't', { maxAgeMs: '5' }],
     ['requireRoute', 't', { requireRoute: 'yes' }],
+    ['keepMs', 't', { keepMs: -1 }],
+    ['keepMs', 't', { keepMs: 0.5 }],
+    ['keepMs', 't', { keepMs: 'delete' }],
   ])('%s: %j, %j', async (option, type, options) => {
     const { hub } = await hubs.open()
     await expect(hub.defineType(type as string, options as object)).rejects.toMatchObject({

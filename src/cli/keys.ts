@@ -1,8 +1,8 @@
-import { userInfo } from 'node:os'
 import { databaseVariables, readServerConfig } from '../config.ts'
 import type { PostgresDatabase } from '../db/postgres.ts'
 import { allows, defineKey, type KeyOptions, type Scope } from '../domain/api-key.ts'
 import { type ApiKey, createKey, listKeys, revokeKey } from '../operations/api-keys.ts'
+import { actor } from './actor.ts'
 import { asTyped, badOption, readArguments, required } from './arguments.ts'
 import type { Command, Out } from './command.ts'
 
@@ -121,15 +121,6 @@ function revoke(args: readonly string[]): KeysAction {
     out(`The key ${key.id} (${key.name}) is revoked since ${time(key.revokedAt)}, on every node within 5 s.`)
   }
   return { name: 'revoke', run }
-}
-
-/** A container may run as a user without a name. */
-function actor(): string {
-  try {
-    return `cli:${userInfo().username}`
-  } catch {
-    return `cli:${process.getuid?.() ?? 'unknown'}`
-  }
 }
 
 function parseRate(text: string): number {

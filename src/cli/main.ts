@@ -11,6 +11,8 @@ const commands: Readonly<Record<string, () => Promise<Command>>> = {
   listen: async () => (await import('./listen.ts')).listen,
   keys: async () => (await import('./keys.ts')).keys,
   migrate: async () => (await import('./migrate.ts')).migrate,
+  prune: async () => (await import('./prune.ts')).prune,
+  storage: async () => (await import('./storage.ts')).storage,
   doctor: async () => (await import('./doctor.ts')).doctor,
 }
 
@@ -21,6 +23,8 @@ const help = `posthorn: a durable event hub on PostgreSQL
   posthorn listen     show events as they come, and forward them to a webhook receiver
   posthorn keys       create, list and revoke API keys
   posthorn migrate    bring the database's schema up to date
+  posthorn prune      remove what need not be kept any longer
+  posthorn storage    say how much is stored of what, and how long it is kept
   posthorn doctor     check this machine, the database and the settings
   posthorn help       show this; posthorn <command> --help shows more
 

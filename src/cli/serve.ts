@@ -24,6 +24,10 @@ Environment:
   WEBHOOK_TIMEOUT_MS   how long a webhook may take whose subscriber does not say (10000)
   BATCH_SIZE           how many deliveries of one subscriber are leased at once, at most (20)
   POLL_INTERVAL_MS     how often the database is asked for work while there is some (100)
+  POSTHORN_KEEP_FINISHED_MS      how long finished events are kept (7 days)
+  POSTHORN_KEEP_AUDIT_MS         how long the audit is kept, a day at least (7 days)
+  POSTHORN_KEEP_DEAD_LETTERS_MS  how long dead letters are kept (90 days)
+  POSTHORN_ARCHIVE_DIR           where the audit is written to before it goes (nowhere)
   LOG_LEVEL            silent, fatal, error, warn, info, debug or trace (info)`
 
 export const serve: Command = {

@@ -10,6 +10,8 @@ export interface Stats {
   readonly queues: readonly QueueStats[]
   /** Those that nobody has redriven. */
   readonly deadLetters: number
+  /** With their indexes. */
+  readonly tables: readonly { readonly table: string; readonly bytes: number }[]
   /** Of those that this role may see; 0: none is open. */
   readonly oldestTransactionSeconds: number
   readonly workers: { readonly alive: number; readonly stale: number }

@@ -53,6 +53,7 @@ const letterFields = {
   moved_to_dlq_at: time,
   manual_retry_by: z.string().nullable().describe('The id of the API key; `local` without keys.'),
   manual_retry_at: time.nullable(),
+  purged_at: time.optional().describe('When what its event said was erased: it cannot be retried.'),
 }
 const letter = named('DeadLetter', z.object(letterFields))
 export const letterList = named(

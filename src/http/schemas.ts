@@ -254,7 +254,11 @@ const delivery = named(
 )
 export const eventDetails = named(
   'EventDetails',
-  event.extend({ deliveries: z.array(delivery), logs: z.array(logEntry).optional() }),
+  event.extend({
+    purged_at: time.optional().describe('When what it said was erased.'),
+    deliveries: z.array(delivery),
+    logs: z.array(logEntry).optional(),
+  }),
 )
 const listedEvent = named('ListedEvent', event.omit({ payload: true, attributes: true }))
 export const eventList = named(

@@ -46,6 +46,9 @@ export function observeFigures(metrics: Metrics, figures: Figures): void {
   showStats(metrics.queueOldest, perQueue('oldestSeconds'))
   showStats(metrics.workers, ({ workers }) => Object.entries(workers).map(([state, n]) => [{ state }, n]))
   showStats(metrics.attemptsOverdue, ({ attemptsOverdue }) => [[{}, attemptsOverdue]])
+  showStats(metrics.storageBytes, ({ tables }) =>
+    tables.map(({ table, bytes }) => [{ table }, bytes] as const),
+  )
   showStats(metrics.deadLetters, ({ deadLetters }) => [[{}, deadLetters]])
   showStats(metrics.oldestTransaction, ({ oldestTransactionSeconds }) => [[{}, oldestTransactionSeconds]])
 }

@@ -45,6 +45,21 @@ export const metricTable = {
     ['alert'],
     'Alerts raised, those held back by the rate limit included.',
   ),
+  pruned: counter(
+    'posthorn_pruned_total',
+    ['table'],
+    'Rows that this process removed because their time was over, by table.',
+  ),
+  pruneFailures: counter(
+    'posthorn_prune_failures_total',
+    [],
+    'Steps of pruning that failed in this process: nothing is removed that could not be archived.',
+  ),
+  storageBytes: gauge(
+    'posthorn_storage_bytes',
+    ['table'],
+    'Bytes of each table in the database, with its indexes.',
+  ),
   webhooks: counter(
     'posthorn_webhooks_total',
     ['result'],

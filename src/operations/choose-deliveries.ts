@@ -118,6 +118,7 @@ function chooseEvents(from: string): string {
         else (w.event).type = $8
       end
       and ($9::jsonb is null or __schema__.meets($9, (w.event).payload, __schema__.event_fields(w.event)))
+      and (w.event).purged_at is null
       and ($1 = any((w.event).owed) or $1 = any(__schema__.owed_by(w.event)))
     order by w.id
     limit $4::int

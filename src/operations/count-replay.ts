@@ -99,7 +99,7 @@ const goneStatement = defineStatement(
   'count_gone',
   `select count(*)::int
   from unnest($1::bigint[]) as u(id)
-  where not exists (select 1 from __schema__.events e where e.id = u.id)`,
+  where not exists (select 1 from __schema__.events e where e.id = u.id and e.purged_at is null)`,
 )
 
 type BoundsRow = [after: number, lastId: number, oldestKeptAt: Date | null]

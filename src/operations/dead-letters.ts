@@ -38,6 +38,8 @@ export interface DeadLetterHead {
   readonly buriedAt: Date
   readonly redrivenAt: Date | null
   readonly redrivenBy: string | null
+  /** When what its event said was erased. */
+  readonly purgedAt: Date | null
 }
 
 export interface DeadLetterFilter extends Paging {
@@ -100,7 +102,7 @@ async function readPage<Letter extends DeadLetterHead>(
 
 /**
  * The ids of those that can be redriven, in the order of their events, so that the lanes keep it. What cannot, because
- * its subscription or its event is gone, would stand in the way of the rest for ever.
+ * its subscription or its event is gone or purged, would stand in the way of the rest for ever.
  */
 export async function chooseLetters(db: Database, filter: DeadLetterFilter, max: number): Promise<string[]> {
   checkFilter(filter)
@@ -111,7 +113,7 @@ export async function chooseLetters(db: Database, filter: DeadLetterFilter, max:
       `select l.id
       from __schema__.dead_letters l
       join __schema__.events e on e.id = l.event_id
-      where ${conditions.join(' and ')} and case
+      where ${conditions.join(' and ')} and l.purged_at is null and case
         when l.subscription is null then __schema__.owed_by(e) <> '{}'
         else exists (
           select 1 from __schema__.subscriptions s where s.no = l.subscription and s.status <> 'deleted')
@@ -145,7 +147,7 @@ const headColumns = `l.id, l.event_id as "eventId", e.type as "eventType",
   __schema__.delivery_id(coalesce(e.created_at, __schema__.snapshot_time(l.event_snapshot)), l.event_id, l.subscription)
     as "deliveryId",
   l.subscription, s.id as "subscriptionId", s.name, l.kind, l.reason, l.attempts, l.failures, l.buried_at as "buriedAt",
-  l.redriven_at as "redrivenAt", l.redriven_by as "redrivenBy"`
+  l.redriven_at as "redrivenAt", l.redriven_by as "redrivenBy", l.purged_at as "purgedAt"`
 const letterColumns = `${headColumns}, l.event_snapshot::text as "eventText",
   l.subscription_snapshot::text as "subscriptionText"`
 const fromLetters = `from __schema__.dead_letters l

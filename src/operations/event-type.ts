@@ -1,5 +1,6 @@
 import { type Database, defineStatement } from '../db/database.ts'
 import { typePattern } from '../domain/event.ts'
+import { keepMsMax } from '../domain/retention.ts'
 import { integer } from '../domain/subscription.ts'
 import { toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
@@ -11,14 +12,15 @@ export interface EventType {
   readonly maxAgeMs: number | null
   /** Whether one that no subscription wants is buried; null: as the hub says. */
   readonly requireRoute: boolean | null
+  /** How long it is kept once it is finished; 0: gone as soon as it has succeeded; null: as the hub says. */
+  readonly keepMs: number | null
 }
 
 export interface EventTypeOptions {
   readonly maxAgeMs?: number
   readonly requireRoute?: boolean
+  readonly keepMs?: number
 }
-
-const maxAgeMsMax = 10 * 365 * 24 * 60 * 60 * 1000
 
 /** Makes the type what the options say; what they leave out goes back to the default. */
 export async function upsertEventType(
@@ -26,45 +28,67 @@ export async function upsertEventType(
   type: string,
   options: EventTypeOptions,
 ): Promise<EventType> {
-  const { maxAgeMs, requireRoute } = options
+  const { maxAgeMs, requireRoute, keepMs } = options
   const definition: EventType = {
     type: checkType(type),
-    maxAgeMs: maxAgeMs === undefined ? null : integer('maxAgeMs', maxAgeMs, 1, maxAgeMsMax),
+    maxAgeMs: maxAgeMs === undefined ? null : integer('maxAgeMs', maxAgeMs, 1, keepMsMax),
     requireRoute: requireRoute === undefined ? null : checkFlag('requireRoute', requireRoute),
+    keepMs: keepMs === undefined ? null : integer('keepMs', keepMs, 0, keepMsMax),
   }
-  await db.run(upsertStatement(db), [definition.type, definition.maxAgeMs, definition.requireRoute])
+  await db.run(upsertStatement(db), [
+    ...[definition.type, definition.maxAgeMs, definition.requireRoute],
+    definition.keepMs,
+  ])
   return definition
 }
 
 export async function listEventTypes(db: Database): Promise<EventType[]> {
   const rows = await db.run<EventTypeRow>(listStatement(db), [])
-  return rows.map(([type, maxAgeMs, requireRoute]) => ({ type, maxAgeMs, requireRoute }))
+  return rows.map(([type, maxAgeMs, requireRoute, keepMs]) => ({ type, maxAgeMs, requireRoute, keepMs }))
 }
 
-/** Whether there was one. */
-export async function deleteEventType(db: Database, type: string): Promise<boolean> {
-  return (await db.run(deleteStatement(db), [checkType(type)])).length > 0
+/** Throws NOT_FOUND. */
+export async function deleteEventType(db: Database, type: string): Promise<void> {
+  const rows = await db.run(deleteStatement(db), [checkType(type)])
+  if (rows.length === 0) throw new PosthornError('NOT_FOUND', { what: 'event type', id: type })
 }
+
+/** Events that one walk has passed over may be another's from now on: $1 is the type. */
+const restartWalks = `restarted as (
+    update __schema__.retention_walks
+    set reached = 0, kept = null, due_at = __schema__.clock()
+    where name = 'events'
+  ),
+  forgotten as (
+    delete from __schema__.retention_walks where name = 'type:' || $1
+  )`
 
 const upsertStatement = defineStatement(
   'upsert_event_type',
-  `insert into __schema__.event_types (type, max_age_ms, require_route)
-  values ($1, $2, $3)
+  `with ${restartWalks}
+  insert into __schema__.event_types (type, max_age_ms, require_route, keep_ms)
+  values ($1, $2, $3, $4)
   on conflict (type) do update
-  set max_age_ms = excluded.max_age_ms, require_route = excluded.require_route`,
+  set max_age_ms = excluded.max_age_ms, require_route = excluded.require_route, keep_ms = excluded.keep_ms`,
 )
 
 const listStatement = defineStatement(
   'list_event_types',
-  'select t.type, t.max_age_ms, t.require_route from __schema__.event_types t order by t.type',
+  'select t.type, t.max_age_ms, t.require_route, t.keep_ms from __schema__.event_types t order by t.type',
 )
 
 const deleteStatement = defineStatement(
   'delete_event_type',
-  'delete from __schema__.event_types t where t.type = $1 returning t.type',
+  `with ${restartWalks}
+  delete from __schema__.event_types t where t.type = $1 returning t.type`,
 )
 
-type EventTypeRow = [type: string, maxAgeMs: number | null, requireRoute: boolean | null]
+type EventTypeRow = [
+  type: string,
+  maxAgeMs: number | null,
+  requireRoute: boolean | null,
+  keepMs: number | null,
+]
 
 function checkType(type: unknown): string {
   if (typeof type === 'string' && typePattern.test(type)) return type

@@ -50,18 +50,17 @@ export interface EventDetails {
   readonly deliveries: readonly EventDelivery[]
   /** Empty unless asked for. */
   readonly logs: readonly LogEntry[]
+  /** When what it said was erased. */
+  readonly purgedAt: Date | null
 }
 
 /** One event with all that is known of it, or undefined. */
 export async function getEvent(db: Database, request: GetEventRequest): Promise<EventDetails | undefined> {
   const { id, logs } = request
   // One snapshot would take a transaction; instead the deliveries, read in one statement, decide the status.
-  const [row] = await db.run<[unwanted: boolean, policyRetries: number | null, ...event: EventRow]>(
-    readEvent(db),
-    [id],
-  )
+  const [row] = await db.run<DetailsRow>(readEvent(db), [id])
   if (row === undefined) return undefined
-  const [unwanted, policyRetries, ...columns] = row
+  const [unwanted, policyRetries, purgedAt, ...columns] = row
   const event = eventFromRow(columns)
   const deliveries = await readDeliveries(db, id)
   const leases = deliveries.some(({ state }) => state === 'leased') ? 'some' : 'none'
@@ -70,6 +69,7 @@ export async function getEvent(db: Database, request: GetEventRequest): Promise<
     progress: progressOf({ event, deliveries, unwanted, policyRetries }),
     deliveries,
     logs: logs === 'with' ? await readLog(db, id, leases) : [],
+    purgedAt,
   }
 }
 
@@ -84,10 +84,13 @@ const readEvent = defineStatement(
         max((s.retry->>'failuresMax')::int))
      from __schema__.subscriptions s
      where s.no = any(e.owed)),
+    e.purged_at,
     ${eventColumns}
   from __schema__.events e
   where e.id = $1`,
 )
+
+type DetailsRow = [unwanted: boolean, policyRetries: number | null, purgedAt: Date | null, ...event: EventRow]
 
 async function readDeliveries(
   db: Connection & { readonly schema: string },

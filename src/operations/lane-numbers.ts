@@ -36,7 +36,8 @@ export async function numberLanes(
 /**
  * One run per lane is out at a time, so nobody else numbers the same lane meanwhile, and all that has a lower number
  * is settled, but for what was redriven. Up to `checked` it is known what of it was delivered: only what came after is
- * looked at, or else a lane of nothing but burials would be read anew at each lease.
+ * looked at, or else a lane of nothing but burials would be read anew at each lease. What retention has removed of it is
+ * in the counter.
  */
 const numberStatement = defineStatement(
   'number_lanes',
@@ -63,7 +64,7 @@ const numberStatement = defineStatement(
     select l.run_id, l.subscription, l.ordering_key,
       coalesce(c.epoch, extract(epoch from __schema__.clock())::bigint) as epoch,
       coalesce(c.latest, 0) as latest,
-      coalesce((
+      greatest((
         select n.sequence
         from __schema__.lane_numbers n
         where n.subscription = l.subscription and n.ordering_key = l.ordering_key and n.epoch = c.epoch

@@ -16,7 +16,7 @@ export interface Redriven {
 /**
  * Gives dead letters a fresh budget. An unkeyed one is ready at once; a keyed one goes to the end of its lane,
  * in the order of their events; one whose lane is blocked by it goes back to the head. A letter that no
- * subscription wanted is routed again. Letters already redriven, or whose event is gone, are left alone.
+ * subscription wanted is routed again. Letters already redriven, or whose event is gone or purged, are left alone.
  */
 export async function redrive(db: Database, request: RedriveRequest): Promise<Redriven[]> {
   const rows = await db.once<RedriveRow>(redriveStatement(db), [request.deadLetterIds, request.by], {})
@@ -28,7 +28,7 @@ const redriveStatement = defineStatement(
   `with letter as materialized (
     select d.id, d.event_id, d.subscription, d.attempts
     from __schema__.dead_letters d
-    where d.id = any($1::uuid[]) and d.redriven_at is null
+    where d.id = any($1::uuid[]) and d.redriven_at is null and d.purged_at is null
     order by d.event_id, d.id
     for update
   ),

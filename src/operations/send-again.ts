@@ -15,7 +15,7 @@ export interface SentAgain {
   readonly done: number
   /** Waiting or leased, so that it comes anyway; or redriven by somebody else. */
   readonly skipped: number
-  /** The event is gone. */
+  /** The event is gone, or was purged. */
   readonly removed: number
 }
 
@@ -80,7 +80,7 @@ const sendStatement = defineStatement(
       from __schema__.audit a
       where a.event_id = e.id and a.subscription = $1
     ) as a on true
-    where e.id = any($2::bigint[])
+    where e.id = any($2::bigint[]) and e.purged_at is null
   ),
   -- Locked, so that nobody unblocks the lane under us.
   blocked as materialized (

@@ -4,6 +4,7 @@ import { allOthers, type QueueStats, type Stats, toldApartMax } from '../domain/
 import { countExpiring } from './expiring.ts'
 import { countOverdue } from './overdue.ts'
 import { readAtOnce } from './reader.ts'
+import { tableSizes } from './storage.ts'
 import { countWorkers } from './workers.ts'
 
 /** Whoever was delayed has a low id and has waited only since its time came: so not the first alone is asked. */
@@ -22,6 +23,7 @@ export async function readStats(
     const attemptsOverdue = await countOverdue(reader, { afterMs: overdueAfterMs })
     const behind = (await reader.query<Behind>(behindStatement(db).text)).rows
     const rest = (await reader.query<Rest>(restStatement(db).text)).rows[0] as Rest
+    const { rows: tables } = await reader.query<Stats['tables'][number]>(tableSizes(db).text)
     await reader.query(indexPlans)
     const expiring = await countExpiring(reader)
     const { rows: queues } = await reader.query<QueueStats>(queuesStatement(db).text, [
@@ -32,7 +34,7 @@ export async function readStats(
       numberArray(expiring.map(({ subscription }) => subscription)),
       numberArray(expiring.map(({ deliveries }) => deliveries)),
     ])
-    return { queues, ...rest, workers, attemptsOverdue }
+    return { queues, tables, ...rest, workers, attemptsOverdue }
   })
 }
 

@@ -20,9 +20,13 @@ export async function redriveOne(db: Database, id: string, by: string): Promise<
   await openOne(db, id)
   const redriven = await redrive(db, { deadLetterIds: [id], by })
   if (redriven.length > 0) return redriven
-  const { subscription } = await openOne(db, id)
-  const reason = subscription === null ? 'no subscription wants it' : 'its subscription or its event is gone'
+  const reason = whyNot(await openOne(db, id))
   throw new PosthornError('NOT_RETRYABLE', { what: 'dead letter', id, reason })
+}
+
+function whyNot({ subscription, purgedAt }: DeadLetter): string {
+  if (purgedAt !== null) return 'its event was purged'
+  return subscription === null ? 'no subscription wants it' : 'its subscription or its event is gone'
 }
 
 /** Those that match, in the order of their events. */

@@ -4,7 +4,7 @@ import { PosthornError } from '../errors.ts'
 import type { Burial } from '../observe/hub-events.ts'
 import type { Admitter } from '../operations/admit.ts'
 import { type BuryRequest, buryWaiting, type DeliveryRequest } from '../operations/bury.ts'
-import { openLetter } from '../operations/dead-letters.ts'
+import { getDeadLetter, openLetter } from '../operations/dead-letters.ts'
 import { findSubscriber } from '../operations/find-subscriber.ts'
 import { type DeliveryDetails, findDelivery, getDelivery } from '../operations/get-delivery.ts'
 import { type DeliveryFilter, type DeliveryPage, listDeliveries } from '../operations/list-deliveries.ts'
@@ -49,8 +49,7 @@ export class Deliveries {
     const letter = await openLetter(db, found)
     if (letter !== undefined && (await redrive(db, { deadLetterIds: [letter], by })).length > 0) return
     if (await retryWaiting(db, { ...found, by })) return
-    const isStuck = (await openLetter(db, found)) !== undefined
-    const reason = isStuck ? 'its subscription has ended' : await this.#whyNot(found)
+    const reason = await this.#whyNot(found)
     throw new PosthornError('NOT_RETRYABLE', { what: 'delivery', id, reason })
   }
 
@@ -84,6 +83,11 @@ export class Deliveries {
   }
 
   async #whyNot(found: DeliveryRequest): Promise<string> {
+    const letter = await openLetter(this.#parts.db, found)
+    if (letter !== undefined) {
+      const { purgedAt } = (await getDeadLetter(this.#parts.db, letter)) ?? { purgedAt: null }
+      return purgedAt === null ? 'its subscription has ended' : 'its event was purged'
+    }
     const status = await this.#statusOf(found)
     return status === 'pending' ? 'it is pending, and was not tried yet' : `it is ${status} now`
   }

@@ -2,6 +2,7 @@ import type { Database } from '../db/database.ts'
 import { PosthornError } from '../errors.ts'
 import type { Admitter } from '../operations/admit.ts'
 import { cancelEvents } from '../operations/cancel.ts'
+import { getDeadLetter } from '../operations/dead-letters.ts'
 import { blockingLetter, type LaneRequest, unblockLane } from '../operations/lanes.ts'
 import {
   getLane,
@@ -67,7 +68,15 @@ export class Lanes {
     const { db } = this.#parts
     if (verb !== 'retry') return (await unblockLane(db, { ...lane, verb, by })) !== undefined
     const letter = await blockingLetter(db, lane)
-    return letter !== undefined && (await redrive(db, { deadLetterIds: [letter], by })).length > 0
+    if (letter === undefined) return false
+    if ((await redrive(db, { deadLetterIds: [letter], by })).length > 0) return true
+    const { purgedAt } = (await getDeadLetter(db, letter)) ?? { purgedAt: null }
+    if (purgedAt === null) return false
+    throw new PosthornError('NOT_RETRYABLE', {
+      what: 'dead letter',
+      id: letter,
+      reason: 'its event was purged',
+    })
   }
 
   /** Each does nothing, and says so, once the head no longer waits. */

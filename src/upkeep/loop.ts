@@ -6,6 +6,8 @@ export interface LoopOptions {
   readonly everyMs: number
   /** One bounded step. True: there was more than fits one step, so the next one follows at once. */
   readonly step: () => Promise<boolean>
+  /** How much of the time steps that follow each other may take, from 0 to 1: between them it rests. Default all. */
+  readonly share?: number
   readonly trouble: (error: unknown, doing: string) => void
 }
 
@@ -32,15 +34,17 @@ export class Loop {
   }
 
   async #run(signal: AbortSignal): Promise<void> {
-    const { name, everyMs, step, trouble } = this.#options
+    const { name, everyMs, step, trouble, share = 1 } = this.#options
     while (!signal.aborted) {
       let more = false
+      const beganAt = performance.now()
       try {
         more = await step()
       } catch (error) {
         trouble(error, name)
       }
-      if (!more) await delay(untilBeat(everyMs), undefined, { signal }).catch(() => undefined)
+      const restMs = more ? (performance.now() - beganAt) * (1 / share - 1) : untilBeat(everyMs)
+      if (restMs > 0) await delay(restMs, undefined, { signal }).catch(() => undefined)
     }
   }
 }

@@ -8,7 +8,6 @@ import { orphanedDeliveries } from '../operations/orphans.ts'
 import type { OverdueAttempt } from '../operations/overdue.ts'
 import { type Peek, peek } from '../operations/peek.ts'
 import { measurePressure, type PressureChange } from '../operations/pressure.ts'
-import { pruneIdempotencyKeys } from '../operations/prune.ts'
 import { type Reclaimed, reclaim } from '../operations/reclaim.ts'
 import { stepReplay } from '../operations/step-replay.ts'
 import { abandonedSubscriptions } from '../operations/subscriptions.ts'
@@ -36,10 +35,14 @@ export interface UpkeepOptions {
   readonly overdueAfterMs: number
   /** Whether any queue has a limit: then how full it is must be looked at all the time. */
   readonly isAnyLimited: () => boolean
+  /** One step of removing what is no longer kept; true: there is more. */
+  readonly prune: () => Promise<boolean>
   readonly observe: UpkeepObserver
 }
 
 const eventsMax = 5_000
+/** Removing what is old never has more of the time than this, so that it does not hurt what is new. */
+export const pruneShare = 1 / 6
 
 /** What must happen whether or not anybody works: every process may do it, each step is guarded in SQL. */
 export class Upkeep {
@@ -53,14 +56,14 @@ export class Upkeep {
   #unrouted: number[] = []
   #looking: Promise<void> | undefined
 
-  constructor({ db, admitter, lookout, overdueAfterMs, isAnyLimited, observe }: UpkeepOptions) {
+  constructor({ db, admitter, lookout, overdueAfterMs, isAnyLimited, prune, observe }: UpkeepOptions) {
     this.#db = db
     this.#admitter = admitter
     this.#observe = observe
     this.#lookout = lookout
     this.#overdue = new OverdueWatch(db, { overdueAfterMs })
-    const loop = (name: string, everyMs: number, step: () => Promise<boolean>) =>
-      new Loop({ name, everyMs, step, trouble: (error, doing) => observe.trouble(error, doing) })
+    const loop = (name: string, everyMs: number, step: () => Promise<boolean>, share = 1) =>
+      new Loop({ name, everyMs, step, share, trouble: (error, doing) => observe.trouble(error, doing) })
     this.#loops = [
       loop('taking back what is overdue', 2_000, async () => this.#takeBack(await this.#lookout.look())),
       loop('measuring how full queues are', 400, async () => isAnyLimited() && this.#measure()),
@@ -72,7 +75,7 @@ export class Upkeep {
       loop('cancelling what is owed to nobody', 10_000, () => this.#cancelOrphans()),
       loop('looking for handlers that are missing', 60_000, () => this.#findAbandoned()),
       loop('looking for attempts that do not end', 60_000, () => this.#findOverdue()),
-      loop('forgetting old idempotency keys', 600_000, () => pruneIdempotencyKeys(db)),
+      loop('removing what is no longer kept', 60_000, prune, pruneShare),
     ]
   }
 

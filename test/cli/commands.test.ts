@@ -12,18 +12,21 @@ describe('help', () => {
   test.each([[['help']], [['--help']], [['-h']]])('%s lists the commands', async (args) => {
     const { code, stdout, stderr } = await posthorn(args)
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-    for (const name of ['serve', 'publish', 'listen', 'keys', 'migrate', 'doctor']) {
+    for (const name of ['serve', 'publish', 'listen', 'keys', 'migrate', 'prune', 'storage', 'doctor']) {
       expect(stdout).toContain(`posthorn ${name} `)
     }
   })
 
-  test.each(['serve', 'publish', 'listen', 'keys', 'migrate', 'doctor'])('%s has its own', async (name) => {
-    const { code, stdout } = await posthorn([name, '--help'])
-    expect(code).toBe(0)
-    expect(stdout).toMatch(new RegExp(`^posthorn ${name}`))
-    expect(stdout).toContain('Environment:')
-    expect(await posthorn(['help', name])).toMatchObject({ code: 0, stdout })
-  })
+  test.each(['serve', 'publish', 'listen', 'keys', 'migrate', 'prune', 'storage', 'doctor'])(
+    '%s has its own',
+    async (name) => {
+      const { code, stdout } = await posthorn([name, '--help'])
+      expect(code).toBe(0)
+      expect(stdout).toMatch(new RegExp(`^posthorn ${name}`))
+      expect(stdout).toContain('Environment:')
+      expect(await posthorn(['help', name])).toMatchObject({ code: 0, stdout })
+    },
+  )
 
   test('serve names every variable that it reads', async () => {
     const { stdout } = await posthorn(['serve', '--help'])

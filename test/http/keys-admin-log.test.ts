@@ -16,6 +16,8 @@ const nobody = '00000000-0000-7000-8000-000000000000'
 /** What there is to be managed. */
 interface Stock {
   readonly eventId: number
+  /** One that nobody wanted. */
+  readonly finishedId: number
   readonly subscriberId: string
   readonly replayId: string
   readonly webhookId: string
@@ -51,6 +53,11 @@ const managing: Record<string, Managing> = {
     path: ({ eventId }) => `/events/${eventId}/cancel`,
     ...{ body: { reason: 'wrong' }, action: 'event.cancel', ...onEvent, details: { reason: 'wrong' } },
     missing: '/events/4242/cancel',
+  },
+  purgeEvent: {
+    path: ({ finishedId }) => `/events/${finishedId}/purge?reason=erase`,
+    ...{ action: 'event.purge', target: ({ finishedId }: Stock) => String(finishedId) },
+    ...{ details: { reason: 'erase' }, missing: '/events/4242/purge' },
   },
   cancelEvents: {
     path: () => '/events/cancel',
@@ -174,6 +181,7 @@ async function stock(server: TestServer, headers: Record<string, string>): Promi
     const { deliveries } = await server.hub.deliveries.list({ eventId: id })
     return (deliveries[0] as { id: string }).id
   }
+  const { id: finishedId } = await server.hub.publish({ type: 'nobody.wants', payload: 1 })
   const failedId = await owe({})
   const path = '/events/subscribe?subscription=billing&worker_id=w'
   const { json: leased } = await server.call('GET', path, undefined, headers)
@@ -183,7 +191,7 @@ async function stock(server: TestServer, headers: Record<string, string>): Promi
   await server.hub.deliveries.bury(await owe({ orderingKey: 'k 1' }), { reason: 'stuck', by: 'test' })
   return {
     ...{ eventId: event.id, subscriberId: subscriber.id, replayId: replay.id, webhookId: webhook.id },
-    ...{ failedId, waitingId: await owe({}), deadLetterId },
+    ...{ finishedId, failedId, waitingId: await owe({}), deadLetterId },
   }
 }
 

@@ -151,6 +151,7 @@ test('the backlog of a deleted subscription ends, however large', { timeout: 30_
   const nothing = () => undefined
   const upkeep = new Upkeep({
     ...{ db, admitter, lookout: new Lookout(db), overdueAfterMs: 60_000, isAnyLimited: () => false },
+    prune: async () => false,
     observe: {
       ...{ reclaimed: nothing, expired: nothing, abandoned: nothing, overdue: nothing, unrouted: nothing },
       ...{ pressed: nothing, drained: nothing },

@@ -168,5 +168,6 @@ function wireOf(letter: DeadLetterHead): object {
     ...{ subscriber_id: subscriptionId, subscriber: name, kind, failure_reason: reason },
     ...{ attempts: letter.attempts, failures: letter.failures, moved_to_dlq_at: letter.buriedAt },
     ...{ manual_retry_by: letter.redrivenBy, manual_retry_at: letter.redrivenAt },
+    ...(letter.purgedAt !== null && { purged_at: letter.purgedAt }),
   }
 }

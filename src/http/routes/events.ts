@@ -78,7 +78,8 @@ export async function detailsOf(hub: Hub, id: number, options: { logs: boolean }
   return details
 }
 
-export function detailsText({ event, progress, deliveries }: EventDetails, more: string): string {
+export function detailsText(details: EventDetails, more: string): string {
+  const { event, progress, deliveries, purgedAt } = details
   const owed = deliveries.map((delivery) => ({
     ...{ id: delivery.id, subscription: delivery.name, subscription_id: delivery.subscriptionId },
     ...{ state: delivery.state, attempts: delivery.attempts, failures: delivery.failures },
@@ -86,7 +87,8 @@ export function detailsText({ event, progress, deliveries }: EventDetails, more:
     ...{ leased_at: delivery.leasedAt, leased_until: delivery.leasedUntil, worker_id: delivery.worker },
     updated_at: delivery.updatedAt,
   }))
-  return eventText(event, progress, `,"deliveries":${JSON.stringify(owed)}${more}`)
+  const purged = purgedAt === null ? '' : `,"purged_at":${JSON.stringify(purgedAt)}`
+  return eventText(event, progress, `${purged},"deliveries":${JSON.stringify(owed)}${more}`)
 }
 
 function logsText(logs: readonly LogEntry[]): string {

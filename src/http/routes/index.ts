@@ -12,6 +12,7 @@ import { publishRoutes } from './publish.ts'
 import { queueRoutes } from './queues.ts'
 import { replayRoutes } from './replays.ts'
 import { settleRoutes } from './settle.ts'
+import { storageRoutes } from './storage.ts'
 import { subscribeRoutes } from './subscribe.ts'
 import { subscriberRoutes } from './subscribers.ts'
 
@@ -31,6 +32,7 @@ export function apiRoutes(hub: Hub, state: ServerState): Route[] {
     ...queueRoutes(hub),
     ...deliveryRoutes(hub),
     ...deadLetterRoutes(hub),
+    ...storageRoutes(hub),
     ...probeRoutes(hub, state),
     ...metricsRoutes(() => hub.scrape()),
     ...docsRoutes(() => routes, state),

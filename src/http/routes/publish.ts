@@ -140,7 +140,10 @@ async function publishedText(hub: Hub, event: NewEvent, published: Published): P
  */
 async function replayedText(hub: Hub, event: NewEvent, published: Published): Promise<string> {
   const first = await hub.event(published.id)
-  if (first === undefined) return publishedText(hub, event, published)
+  if (first === undefined) {
+    // It is gone since, and its audit knows whom it was owed to.
+    return publishedText(hub, event, { ...published, owed: await hub.retention.formerOwed(published.id) })
+  }
   const { traceparent, attributes } = first.event
   return answerText(
     { ...event, traceparent, attributes: attributes === null ? null : JSON.stringify(attributes) },

@@ -98,6 +98,7 @@ const business = new Set([
     'name_taken',
     'idempotency_mismatch',
     'not_waiting',
+    'not_finished',
     'not_retryable',
     'already_retried',
     'not_blocked',

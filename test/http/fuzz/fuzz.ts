@@ -145,8 +145,9 @@ class Session {
   }
 
   #payloadComplaints(text: string, json: unknown): string[] {
-    const { id } = (json ?? {}) as { id?: unknown }
-    const sent = typeof id === 'number' ? this.#parts.memory.payloads.get(id) : undefined
+    const { id, purged_at: purgedAt } = (json ?? {}) as { id?: unknown; purged_at?: unknown }
+    const first = typeof id === 'number' ? this.#parts.memory.payloads.get(id) : undefined
+    const sent = purgedAt === undefined ? first : 'null'
     if (sent === undefined || !text.includes(',"payload":')) return []
     this.#parts.report.compared++
     return payloadComplaints(text, sent)

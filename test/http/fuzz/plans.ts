@@ -26,7 +26,15 @@ export function anyPlan(values: Values, aims: readonly Aim[]): fc.Arbitrary<Plan
 const weights: Readonly<Record<string, number>> = {
   ...{ publishEvent: 12, publishEvents: 5, subscribe: 12, subscribePost: 4, settleEvents: 5, getEvent: 4 },
   ...{ completeEvent: 8, failEvent: 4, heartbeat: 4, startEvent: 3, releaseEvent: 3, listEvents: 4 },
-  ...{ cancelEvents: 1, cancelEvent: 1, resetEvent: 1, createSubscriber: 3, changeSubscriber: 4 },
+  ...{
+    cancelEvents: 1,
+    cancelEvent: 1,
+    resetEvent: 1,
+    purgeEvent: 1,
+    getStorage: 1,
+    createSubscriber: 3,
+    changeSubscriber: 4,
+  },
   ...{ deleteSubscriber: 1, pauseSubscriber: 1, resumeSubscriber: 2, metrics: 1, subscribeHead: 1 },
   ...{ recoverSubscriber: 2, replaySubscriber: 3, listReplays: 1, getReplay: 2, abortReplay: 1 },
   ...{ discardDeadLetter: 1, retryDeadLetters: 1, discardLane: 1, skipLane: 1 },

@@ -1,9 +1,11 @@
 import { type Database, defineStatement } from '../db/database.ts'
+import type { PruneStep } from './prune-events.ts'
 
-/** Forgets idempotency keys older than a day, a bounded batch at a time. True while there are more. */
-export async function pruneIdempotencyKeys(db: Database): Promise<boolean> {
-  const rows = await db.run<[count: number]>(pruneKeysStatement(db), [keysMax])
-  return rows[0]?.[0] === keysMax
+/** Forgets idempotency keys older than a day, a bounded batch at a time. */
+export async function pruneIdempotencyKeys(db: Database): Promise<PruneStep> {
+  const [row] = await db.run<[count: number]>(pruneKeysStatement(db), [keysMax])
+  const removed = row?.[0] ?? 0
+  return { removed, more: removed === keysMax }
 }
 
 const keysMax = 1_000

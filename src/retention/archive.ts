@@ -1,0 +1,64 @@
+import { randomBytes } from 'node:crypto'
+import { mkdir, open, rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
+import { PosthornError } from '../errors.ts'
+import type { AuditText } from '../operations/prune-audit.ts'
+
+export interface ArchiveRequest {
+  readonly directory: string
+  /** What the names of files begin with. */
+  readonly prefix: string
+  readonly records: readonly AuditText[]
+}
+
+/**
+ * Writes records to a file of their own, one JSON text a line, compressed. It has its name only once all of it is on the
+ * disk. No file is ever written over: after a database was restored the same ids may come again. Throws ARCHIVE_FAILED.
+ */
+export async function archive({ directory, prefix, records }: ArchiveRequest): Promise<string> {
+  const ids = records.map(({ id }) => id)
+  const name = `${prefix}-${digits(ids[0])}-${digits(ids.at(-1))}-${randomBytes(4).toString('hex')}.jsonl.gz`
+  const path = join(directory, name)
+  const unfinished = join(directory, `.${name}.tmp`)
+  try {
+    await mkdir(directory, { recursive: true })
+    await writeDurably(unfinished, await compress(records.map(({ text }) => `${text}\n`).join('')))
+    await rename(unfinished, path)
+    await syncDirectory(directory)
+    return path
+  } catch (error) {
+    await rm(unfinished, { force: true }).catch(() => undefined)
+    const reason = error instanceof Error ? error.message : String(error)
+    throw new PosthornError('ARCHIVE_FAILED', { directory, reason }, { cause: error })
+  }
+}
+
+const compress = promisify(gzip)
+
+async function writeDurably(path: string, bytes: Buffer): Promise<void> {
+  const file = await open(path, 'wx', 0o600)
+  try {
+    await file.writeFile(bytes)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+}
+
+/** So that the new name outlives a crash of the machine. Windows has no such thing, and needs none. */
+async function syncDirectory(directory: string): Promise<void> {
+  if (process.platform === 'win32') return
+  const handle = await open(directory, 'r')
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+/** In the order of their names files are in the order of their ids. */
+function digits(id: number | undefined): string {
+  return String(id).padStart(16, '0')
+}
