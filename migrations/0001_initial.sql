@@ -47,8 +47,8 @@ create table __schema__.subscriptions (
   batch_size int,                      -- what a process leases at once, at most
   processing_interval_ms int,          -- and how long it waits until it leases again
   persistence_threshold int,           -- memory queues: how many may be in memory only
-  -- While it drains: what has a higher event id waits until it is resumed, and all transactions that began before
-  -- must have ended before it can be said to be drained.
+  -- While it drains: what has a higher event id waits until it is resumed, at the door or as a run that is not given out.
+  -- Whoever has drawn a lower one had a transaction before drain_xid, which must have ended.
   drain_fence bigint,
   drain_xid xid8,
   drained_at timestamptz,
@@ -58,7 +58,7 @@ create table __schema__.subscriptions (
   updated_at timestamptz not null default __schema__.clock()
 );
 -- What publishers have to ask about: hardly ever any.
-create index subscriptions_barring on __schema__.subscriptions (no) where status = 'draining' or storage = 'memory';
+create index subscriptions_barring on __schema__.subscriptions (no) where drain_fence is not null or storage = 'memory';
 create unique index subscriptions_name on __schema__.subscriptions (name) where status <> 'deleted';
 
 -- Where a type goes: one row per pattern. A type a.b.c is looked up as a.b.c, a.b.*, a.* and *.

@@ -300,6 +300,8 @@ declare
   pressed_lists text[];
   is_refusing boolean;
 begin
+  -- The transaction has a number before the events have theirs: a drain waits for all transactions of before.
+  perform pg_current_xact_id();
   given_ids := array(select nextval('__schema__.event_ids') from generate_series(1, cardinality(payloads)));
 
   -- Hardly ever any, and then found by a small index.
@@ -309,11 +311,11 @@ begin
   from (
     select q.subscription as no, case when q.is_refusing then 'full' else 'high' end as bar
     from __schema__.queue_pressure q
-    where q.level <> 'none'
+    where q.level <> 'none' and q.measured_at > moment - interval '5 s'   -- or nobody measures any more
     union all
     select s.no, case when s.storage = 'memory' then 'memory' else 'draining' end
     from __schema__.subscriptions s
-    where (s.status = 'draining' or s.storage = 'memory') and s.status <> 'deleted'
+    where (s.drain_fence is not null or s.storage = 'memory') and s.status <> 'deleted'
   ) as b;
   is_refusing := num_nonnulls(full_nos, draining_nos, memory_nos) > 0;
 
@@ -494,7 +496,7 @@ begin
     -- As if they had never come, and so were those that only repeat them.
     delete from __schema__.idempotency_keys k
     using unnest(idempotency_keys, scopes, given_ids) as g(key, scope, id), unnest(ids, refusals) as r(id, refused)
-    where r.refused is not null and g.id = r.id and k.scope = coalesce(g.scope, '') and k.key = g.key and k.event_id = g.id;
+    where (r.refused is not null or (together and array_remove(refusals, null) <> '{}')) and g.id = r.id and k.scope = coalesce(g.scope, '') and k.key = g.key and k.event_id = g.id;
     return query
       select p.place, given_ids[p.place], false, false, ''::text, moment, null::text, null::timestamptz, r.refused, null::text
       from unnest(known_places) as p(place)

@@ -34,6 +34,8 @@ declare
   gate_keys text[];
   promoted int;
   popped int;
+  fenced_subs int[];       -- queues that drain, and the last event of theirs that is let in
+  fences bigint[];
 begin
   busy := not pg_try_advisory_xact_lock(hashtextextended('__schema__', 7001));
   moved := 0;
@@ -48,6 +50,10 @@ begin
   if since_era is distinct from era or pg_snapshot_xmax(since) > pg_snapshot_xmax(pg_current_snapshot()) then
     since := null;   -- a crash may have put rows back that it saw gone; restored elsewhere, xids went back
   end if;
+
+  select array_agg(s.no), array_agg(s.drain_fence) into fenced_subs, fences
+  from __schema__.subscriptions s
+  where s.drain_fence is not null and s.status <> 'deleted';
 
   -- Due: retries, snoozes and delays without a lane become ready; delays with a lane join the arrivals.
   with due as materialized (
@@ -88,13 +94,18 @@ begin
     select c.ctid, c.id, c.size
     from (
       (select i.ctid, i.id, coalesce(cardinality(i.event_ids), 0) as size from __schema__.inbox i
-       where since is null order by i.id limit rows_max)
+       where since is null and (fenced_subs is null or not __schema__.is_beyond(i.subscription, i.event_ids, fenced_subs, fences))
+       order by i.id limit rows_max)
       union all
       (select i.ctid, i.id, coalesce(cardinality(i.event_ids), 0) from __schema__.inbox i
-       where since is not null and i.xid = any(array(select pg_snapshot_xip(since))) order by i.id limit rows_max)
+       where since is not null and i.xid = any(array(select pg_snapshot_xip(since)))
+         and (fenced_subs is null or not __schema__.is_beyond(i.subscription, i.event_ids, fenced_subs, fences))
+       order by i.id limit rows_max)
       union all
       (select i.ctid, i.id, coalesce(cardinality(i.event_ids), 0) from __schema__.inbox i
-       where since is not null and i.xid >= pg_snapshot_xmax(since) order by i.id limit rows_max)
+       where since is not null and i.xid >= pg_snapshot_xmax(since)
+         and (fenced_subs is null or not __schema__.is_beyond(i.subscription, i.event_ids, fenced_subs, fences))
+       order by i.id limit rows_max)
     ) as c
     order by c.id
     limit rows_max
@@ -174,7 +185,11 @@ begin
   )
   select (select count(*) from taken),
     (select count(*) from taken) = (select count(*) from candidate) and (select count(*) from candidate) < rows_max
-      and promoted < rows_max,
+      and promoted < rows_max
+      -- What is held at the door is looked at again, so that a resume finds it.
+      and not (fenced_subs is not null and exists (
+        select 1 from __schema__.inbox i
+        where __schema__.is_beyond(i.subscription, i.event_ids, fenced_subs, fences))),
     pg_current_snapshot(),
     (select array_agg(l.subscription) from lane l), (select array_agg(l.ordering_key) from lane l),
     (select array_agg(l.after) from lane l),
@@ -272,3 +287,9 @@ begin
   end if;
   moved := moved + promoted;
 end $$;
+
+-- Whether an arrival is one that its queue, which drains, does not let in.
+create function __schema__.is_beyond(subscription int, event_ids bigint[], fenced_subs int[], fences bigint[]) returns boolean
+  language sql immutable as $$
+  select coalesce(event_ids[1] > fences[array_position(fenced_subs, subscription)], false)
+$$;

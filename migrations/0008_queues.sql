@@ -35,6 +35,7 @@ create table __schema__.queue_counters (
   timed bigint not null,
   execution_ms bigint not null,
   last_id bigint,
+  last_tally bigint not null default 0,    -- the one that last_id is from
   ended_per_second double precision not null default 0,   -- attempts that ended lately, as of counted_at
   counted_at timestamptz not null
 ) with (fillfactor = 50);
@@ -107,7 +108,7 @@ $$;
 create function __schema__.queue_config(s __schema__.subscriptions) returns jsonb language sql immutable as $$
   select jsonb_build_object('maxQueueDepth', d.depth, 'batchSize', s.batch_size, 'processingInterval', s.processing_interval_ms,
     'persistenceThreshold', coalesce(s.persistence_threshold, case when s.storage = 'memory' then 500 end),
-    'highWatermark', coalesce(s.high_watermark, case when s.storage = 'memory' then least(8000, d.depth) else d.depth * 4 / 5 end),
+    'highWatermark', coalesce(s.high_watermark, case when s.storage = 'memory' then least(8000, d.depth) else (d.depth * 4 + 4) / 5 end),
     'on_full', __schema__.on_full(s), 'storage', s.storage)
   from (select coalesce(s.max_depth, case when s.storage = 'memory' then 10000 end) as depth) as d
 $$;
@@ -133,8 +134,8 @@ select s.name, __schema__.queue_config(s), s.status, s.created_at, s.updated_at 
 -- What waits for its time or its gate, by queue and age.
 create index runs_aside_queue on __schema__.runs (subscription, first_id) where state in ('deferred', 'delayed', 'gated', 'blocked');
 
--- How many deliveries of a queue wait or are leased, counted up to a bound.
-create function __schema__.queue_depth(queue int, bound int) returns bigint language sql stable as $$
+-- How many deliveries of a queue wait or are leased, counted up to a bound: those that are let in, and all.
+create function __schema__.depth_inside(queue int, bound int) returns bigint language sql stable as $$
   select
     (select coalesce(sum(cardinality(r.event_ids)), 0) from (
       select r.event_ids from __schema__.runs r
@@ -147,8 +148,23 @@ create function __schema__.queue_depth(queue int, bound int) returns bigint lang
       where r.subscription = queue and r.state in ('deferred', 'delayed', 'gated', 'blocked') order by r.first_id limit bound) as r)
     + (select coalesce(sum(cardinality(q.event_ids)), 0) from (
       select q.event_ids from __schema__.lane_queue q where q.subscription = queue limit bound) as q)
+$$;
+
+create function __schema__.queue_depth(queue int, bound int) returns bigint language sql stable as $$
+  select __schema__.depth_inside(queue, bound)
     + (select coalesce(sum(cardinality(i.event_ids)), 0) from __schema__.inbox i where i.subscription = queue)
 $$;
+
+-- Another limit is measured anew; without one there is nothing to measure.
+create function __schema__.forget_pressure() returns trigger language plpgsql as $$
+begin
+  delete from __schema__.queue_pressure where subscription = new.no;
+  return null;
+end $$;
+create trigger subscriptions_pressure after update on __schema__.subscriptions
+  for each row when (old.max_depth is distinct from new.max_depth or old.high_watermark is distinct from new.high_watermark
+    or old.on_full is distinct from new.on_full or old.storage <> new.storage or (old.status <> 'deleted' and new.status = 'deleted'))
+  execute function __schema__.forget_pressure();
 
 create function __schema__.iso(at timestamptz) returns text language sql immutable as $$
   select to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')

@@ -293,6 +293,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
 
   #subscribersChanged(): void {
     this.directory.forget()
+    this.pull.look()
     this.#refresher.soon()
   }
 

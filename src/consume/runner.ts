@@ -214,13 +214,14 @@ export class Runner {
   refresh(subscription: Subscription, concurrency?: number): void {
     const share = this.#shares.get(subscription.no)
     if (share === undefined) return
-    const { isHeld: wasHeld, limited: wasLimited } = share
+    const { isHeld: wasHeld, limited: wasLimited, subscription: before } = share
     share.subscription = subscription
     share.concurrency = concurrency ?? share.concurrency
     // What was leased without a limit would not keep to it.
     const isStricter = (share.isHeld && !wasHeld) || (share.limited && !wasLimited)
     if (isStricter) this.#giveUp(share)
-    if (wasHeld && !share.isHeld) this.wake()
+    // Also after a drain: what came meanwhile may go now.
+    if (!share.isHeld && before.status !== subscription.status) this.wake()
   }
 
   /** A subscription is gone: nothing more begins, what is under way ends. */

@@ -27,8 +27,8 @@ export const memoryQueueDefaults = {
 } as const
 
 const ranges = {
-  maxQueueDepth: [1, 1_000_000_000],
-  highWatermark: [1, 1_000_000_000],
+  maxQueueDepth: [1, 1_000_000],
+  highWatermark: [1, 1_000_000],
   batchSize: [1, 10_000],
   processingInterval: [0, 86_400_000],
   persistenceThreshold: [1, 1_000_000],

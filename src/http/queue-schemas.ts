@@ -10,8 +10,8 @@ export const queueId = z
 const between = (min: number, max: number) => z.int().min(min).max(max)
 
 const config = {
-  maxQueueDepth: between(1, 1_000_000_000).nullable().describe('Null: no limit.'),
-  highWatermark: between(1, 1_000_000_000)
+  maxQueueDepth: between(1, 1_000_000).nullable().describe('Null: no limit.'),
+  highWatermark: between(1, 1_000_000)
     .nullable()
     .describe('From this depth on publishers are told by `Posthorn-Backpressure`.'),
   on_full: z

@@ -171,6 +171,7 @@ function sendProblem(error: unknown, request: FastifyRequest, reply: FastifyRepl
   const { status } = problem
   const seconds = retryAfterSeconds(problem)
   if (seconds !== undefined) void reply.header('retry-after', String(seconds))
+  if (problem.code === 'queue_full') void reply.header('posthorn-backpressure', String(problem.queue))
   if (problem.code === 'internal')
     log.error({ err: withoutRows(error), requestId: request.id, url: pathOf(request) }, 'A request failed')
   else if (status >= 500)

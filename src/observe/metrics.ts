@@ -16,9 +16,9 @@ export const metricTable = {
     'Events stored by this process that no subscription wanted.',
   ),
   refused: counter(
-    'posthorn_events_refused_total',
+    'posthorn_publishes_refused_total',
     ['reason'],
-    'Events that this process did not store: a queue was full, drained, or in the memory of another process.',
+    'Publishes that were refused: a queue was full, draining, or in the memory of another process.',
   ),
   attempts: counter(
     'posthorn_attempts_total',

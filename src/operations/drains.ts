@@ -8,11 +8,17 @@ export async function finishDrains(db: Database): Promise<string[]> {
 
 /**
  * A queue is drained when nothing is left of what was published before it began to drain, and nothing can still come:
- * whoever was publishing then has ended. What waits in a lane waits behind its run, or for a note in the inbox.
+ * whoever was publishing then has ended. Who that is, is known once the fence is committed: so the first look only
+ * draws a transaction number, which is higher than that of everybody who has an event below the fence.
  */
 const finishStatement = defineStatement(
   'finish_drains',
-  `update __schema__.subscriptions s
+  `with begun as (
+    update __schema__.subscriptions s
+    set drain_xid = pg_current_xact_id()
+    where s.status = 'draining' and s.drained_at is null and s.drain_xid is null
+  )
+  update __schema__.subscriptions s
   set drained_at = __schema__.clock()
   where s.status = 'draining' and s.drained_at is null
     and pg_snapshot_xmin(pg_current_snapshot()) > s.drain_xid
@@ -22,6 +28,7 @@ const finishStatement = defineStatement(
     and not exists (
       select 1 from __schema__.runs r
       where r.subscription = s.no and r.state in ('deferred', 'delayed', 'gated', 'blocked') and r.first_id <= s.drain_fence)
+    and not exists (select 1 from __schema__.lane_queue q where q.subscription = s.no)
     and not exists (
       select 1 from __schema__.inbox i
       where i.subscription = s.no

@@ -134,11 +134,11 @@ const wanted = (isWorth: string) => `
       and (w.limited or num_nonnulls(s.max_concurrency, s.rate_per_second, s.ramp) = 0)
   )`
 
-/** A queue that drains gives out nothing that came later. In a bigint's range, so that the index is used. */
+/** A queue that drains gives out nothing that came later; of lanes, admit lets nothing in. */
 const isOwn = 'r.first_id <= coalesce(w.fence, 9223372036854775807)'
 
 const ending = (isWanted: string) => `ending as materialized (
-    select w.events_max, w.lease_ms, w.lane_max, w.fence, r.*
+    select w.events_max, w.lease_ms, w.lane_max, r.*
     from wanted w
     cross join lateral (
       select ${runColumns}
@@ -155,7 +155,7 @@ const ending = (isWanted: string) => `ending as materialized (
 const foundOldest = `
   ${ending('true')},
   oldest as materialized (
-    select w.events_max, w.lease_ms, w.lane_max, w.fence, r.*
+    select w.events_max, w.lease_ms, w.lane_max, r.*
     from wanted w
     cross join lateral (
       select ${runColumns}
@@ -178,7 +178,7 @@ const foundOldest = `
 const foundTagged = `
   ${ending('r.tags && $12::text[]')},
   offered as materialized (
-    select distinct on (r.id) w.events_max, w.lease_ms, w.lane_max, w.fence, r.*
+    select distinct on (r.id) w.events_max, w.lease_ms, w.lane_max, r.*
     from wanted w
     cross join unnest($12::text[]) as t(tag)
     cross join lateral (
@@ -209,15 +209,9 @@ const foundTagged = `
  */
 const takeAndReturn = (columns: string) => `
   sized as materialized (
-    select f.*, case when f.suspect then 1 when f.ordering_key is null then b.before_fence
-      else least(b.before_fence, f.lane_max) end as offered
+    select f.*, case when f.suspect then 1 when f.ordering_key is null then cardinality(f.event_ids)
+      else least(cardinality(f.event_ids), f.lane_max) end as offered
     from found f
-    cross join lateral (
-      select case when f.fence is null then cardinality(f.event_ids)
-        else coalesce((
-          select min(u.place)::int - 1 from unnest(f.event_ids) with ordinality as u(id, place) where u.id > f.fence
-        ), cardinality(f.event_ids)) end as before_fence
-    ) as b
   ),
   counted as materialized (
     select s.*,

@@ -85,6 +85,7 @@ const takeStatement = defineStatement(
     and (r.id = $1 or $1::uuid is null)
     and r.due_at <= __schema__.clock()
     and (r.rate_per_second is null or ${tokensNow} >= 1 or s.status = 'deleted')
+    and (s.drain_fence is null or s.status = 'deleted')   -- what drains is sent nothing new
     and not exists (
       select 1 from __schema__.replays o
       where o.subscription = r.subscription and o.state = 'running' and o.id < r.id)

@@ -196,7 +196,7 @@ const upsertStatement = defineStatement(
     rate_per_second = excluded.rate_per_second, key_concurrency = excluded.key_concurrency,
     storage = excluded.storage,
     -- What the definition does not say stays as an operator has set it.
-    max_depth = coalesce(excluded.max_depth, s.max_depth), high_watermark = coalesce(excluded.high_watermark, s.high_watermark),
+    max_depth = coalesce(excluded.max_depth, s.max_depth), high_watermark = least(coalesce(excluded.high_watermark, s.high_watermark), coalesce(excluded.max_depth, s.max_depth)),
     on_full = coalesce(excluded.on_full, s.on_full), batch_size = coalesce(excluded.batch_size, s.batch_size),
     processing_interval_ms = coalesce(excluded.processing_interval_ms, s.processing_interval_ms),
     persistence_threshold = coalesce(excluded.persistence_threshold, s.persistence_threshold),
@@ -251,7 +251,7 @@ const statusStatement = defineStatement(
     update __schema__.subscriptions s
     set status = $2, ramp = null, updated_at = __schema__.clock(), drained_at = null,
       drain_fence = case when $2 = 'draining' then coalesce(pg_sequence_last_value('__schema__.event_ids'::regclass), 0) end,
-      drain_xid = case when $2 = 'draining' then pg_current_xact_id() end
+      drain_xid = null
     where s.id = $1 and s.status <> 'deleted'
     returning s.no, s.max_concurrency, s.rate_per_second
   ),

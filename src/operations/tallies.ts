@@ -22,18 +22,22 @@ const addUpStatement = defineStatement(
   sum as (
     select t.subscription, sum(t.processed) as processed, sum(t.errors) as errors, sum(t.timed) as timed,
       sum(t.execution_ms) as execution_ms,
-      (array_agg(t.last_id order by t.id desc) filter (where t.last_id is not null))[1] as last_id
+      (array_agg(t.last_id order by t.id desc) filter (where t.last_id is not null))[1] as last_id,
+      coalesce(max(t.id) filter (where t.last_id is not null), 0) as last_tally
     from taken t
     group by t.subscription
   ),
   added as (
-    insert into __schema__.queue_counters as c (subscription, processed, errors, timed, execution_ms, last_id, counted_at)
-    select s.subscription, s.processed, s.errors, s.timed, s.execution_ms, s.last_id, __schema__.clock()
+    insert into __schema__.queue_counters as c (subscription, processed, errors, timed, execution_ms, last_id,
+      last_tally, counted_at)
+    select s.subscription, s.processed, s.errors, s.timed, s.execution_ms, s.last_id, s.last_tally, __schema__.clock()
     from sum s
     order by s.subscription
     on conflict (subscription) do update
     set processed = c.processed + excluded.processed, errors = c.errors + excluded.errors, timed = c.timed + excluded.timed,
-      execution_ms = c.execution_ms + excluded.execution_ms, last_id = coalesce(excluded.last_id, c.last_id),
+      execution_ms = c.execution_ms + excluded.execution_ms, 
+      last_id = case when excluded.last_tally > c.last_tally then excluded.last_id else c.last_id end,
+      last_tally = greatest(excluded.last_tally, c.last_tally),
       counted_at = greatest(c.counted_at, excluded.counted_at),
       ended_per_second = (
         select c.ended_per_second * e.kept + (excluded.processed + excluded.errors) / e.seconds * (1 - e.kept)

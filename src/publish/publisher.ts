@@ -12,6 +12,7 @@ import {
   publishIn,
   type Refusal,
 } from '../operations/publish.ts'
+import { orNothing } from '../operations/savepoint.ts'
 import { portionsOf } from '../portions.ts'
 import { GroupCommit, isKeyed, lockTimeoutMs, statementLimits } from './group-commit.ts'
 import { refusalError } from './refusal.ts'
@@ -143,16 +144,20 @@ export class Publisher {
     events: readonly NewEvent[],
     { notify = true }: PublishOptions,
   ): Promise<PublishedEvent[]> {
-    const answers: PublishedEvent[] = []
-    for (const portion of portionsOf(events, callLimits)) {
-      const request = { events: portion, wake: notify ? '' : null, refuse: 'together' } as const
-      const published = (await publishIn(tx, this.#options.db, request)).map((one) => this.#taken(one))
-      this.#tellPressure(published)
-      for (const [position, one] of published.entries()) {
-        answers.push(this.#answer(portion[position] as NewEvent, one))
+    const portions = portionsOf(events, callLimits)
+    const publishEach = async () => {
+      const answers: PublishedEvent[] = []
+      for (const portion of portions) {
+        const request = { events: portion, wake: notify ? '' : null, refuse: 'together' } as const
+        const published = await publishIn(tx, this.#options.db, request)
+        for (const [place, one] of published.entries()) {
+          answers.push(this.#answer(portion[place] as NewEvent, one))
+        }
+        this.#tellPressure(published)
       }
+      return answers
     }
-    return answers
+    return portions.length > 1 ? orNothing(tx, publishEach) : publishEach()
   }
 
   async #publishAll(events: readonly NewEvent[]): Promise<readonly Published[]> {
@@ -204,6 +209,7 @@ export class Publisher {
     const { refused } = published
     if (refused === null) return published
     this.#options.refused(refused)
+    if (refused.why === 'full') this.#options.pressed([refused.queue])
     throw refusalError(refused)
   }
 

@@ -1,6 +1,8 @@
+import pg from 'pg'
 import { expect, test } from 'vitest'
 import { PosthornError } from '../../src/errors.ts'
 import { useHubs } from '../support/hub.ts'
+import { eventually } from '../support/signal.ts'
 
 const hubs = useHubs('queue_depth')
 
@@ -10,6 +12,17 @@ const code = async (promise: Promise<unknown>) => {
     (reason: unknown) => reason,
   )
   return error instanceof PosthornError ? error.code : error
+}
+const inTransaction = async (act: (tx: pg.Client) => Promise<void>) => {
+  const client = new pg.Client({ ...hubs.connection })
+  await client.connect()
+  try {
+    await client.query('begin')
+    await act(client)
+    await client.query('commit')
+  } finally {
+    await client.end()
+  }
 }
 const work = (n: number, more = {}) => ({ title: `task ${n}`, tags: 'mail', payload: n, ...more })
 
@@ -103,17 +116,10 @@ test('a publish in a transaction that is refused leaves the transaction usable',
   await hub.queues.configure('work', { maxQueueDepth: 1 })
   await hub.publish(work(1))
   await clock.advance(1_000)
-  const { default: pg } = await import('pg')
-  const client = new pg.Client({ ...hubs.connection })
-  await client.connect()
-  try {
-    await client.query('begin')
-    expect(await code(hub.publish(work(2), { tx: client }))).toBe('QUEUE_FULL')
-    await hub.publish({ type: 'other.thing', payload: 1 }, { tx: client })
-    await client.query('commit')
-  } finally {
-    await client.end()
-  }
+  await inTransaction(async (tx) => {
+    expect(await code(hub.publish(work(2), { tx }))).toBe('QUEUE_FULL')
+    await hub.publish({ type: 'other.thing', payload: 1 }, { tx })
+  })
   expect((await hub.listEvents()).total).toBe(2)
 })
 
@@ -137,6 +143,69 @@ test('a limit that is taken away is gone at once', async () => {
   expect(config.maxQueueDepth).toBeNull()
   await clock.advance(1_000)
   await hub.publish(work(2))
+})
+
+test('a limit that is taken away is gone without anybody measuring', async () => {
+  const { hub, clock } = await hubs.open()
+  await hub.queues.configure('work', { maxQueueDepth: 1 })
+  await hub.publish(work(1))
+  await clock.advance(1_000)
+  expect(await code(hub.publish(work(2)))).toBe('QUEUE_FULL')
+  await hub.queues.configure('work', { maxQueueDepth: null })
+  await hub.publish(work(2))
+})
+
+test('a queue that nobody measures any more refuses nothing', async () => {
+  const { hub, clock } = await hubs.open({ schema: 'unmeasured' })
+  await hub.queues.configure('work', { maxQueueDepth: 1 })
+  await hub.publish(work(1))
+  await clock.advance(1_000)
+  const client = new pg.Client({ ...hubs.connection })
+  await client.connect()
+  await client.query(`update unmeasured.queue_pressure set measured_at = measured_at - interval '6 s'`)
+  await client.end()
+  await hub.publish(work(2))
+})
+
+test('upkeep measures by itself', async () => {
+  const { hub } = await hubs.open({ upkeep: true })
+  await hub.start()
+  await hub.queues.configure('work', { maxQueueDepth: 2 })
+  await eventually('it is full', async () => (await code(hub.publish(work(1)))) === 'QUEUE_FULL')
+})
+
+test('a batch that is refused in a transaction keeps no key, also of events that nobody refused', async () => {
+  const { hub, clock } = await hubs.open()
+  await hub.queues.configure('work', { maxQueueDepth: 1 })
+  await hub.publish(work(1))
+  await clock.advance(1_000)
+  const order = { type: 'order.created', payload: 1, idempotencyKey: 'k1' }
+  await inTransaction(async (tx) => {
+    expect(await code(hub.publishMany([order, work(2, { idempotencyKey: 'k2' })], { tx }))).toBe('QUEUE_FULL')
+  })
+  expect(await hub.publish(order)).toMatchObject({ replayed: false })
+})
+
+test('a batch of several statements in a transaction is refused as a whole', async () => {
+  const { hub, clock } = await hubs.open()
+  await hub.queues.configure('work', { maxQueueDepth: 1 })
+  await hub.publish(work(1))
+  await clock.advance(1_000)
+  const many = Array.from({ length: 5_000 }, (_, n) => ({ type: 'order.created', payload: n }))
+  await inTransaction(async (tx) => {
+    expect(await code(hub.publishMany([...many, work(2)], { tx }))).toBe('QUEUE_FULL')
+    await hub.publish({ type: 'other.thing', payload: 1 }, { tx })
+  })
+  expect((await hub.listEvents()).total).toBe(2)
+})
+
+test('a watermark above the limit that a handler comes with is brought down to it', async () => {
+  const { hub } = await hubs.open()
+  await hub.queues.configure('work', { highWatermark: 8 })
+  await hub.subscribe('t', { name: 'n', highWatermark: 8 })
+  await hub.subscribe('t', { name: 'n', maxQueueDepth: 5 })
+  expect((await hub.queues.get('n')).config).toMatchObject({ maxQueueDepth: 5, highWatermark: 5 })
+  await hub.queues.configure('n', { batchSize: 3 })
 })
 
 test('a bad limit is refused by its name and value', async () => {

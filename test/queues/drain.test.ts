@@ -127,6 +127,54 @@ test('a retry belongs to what is drained', async () => {
   await untilDrained({ hub, clock })
 })
 
+test('what comes due in a lane during a drain is not stuck behind what is held', async () => {
+  const { hub, clock } = await hubs.open()
+  const handled: unknown[] = []
+  hub.on('order.created', { name: 'orders' }, (event) => void handled.push(event.payload))
+  await hub.subscribe('order.*', { name: 'others' })
+  await hub.start()
+  const runAt = new Date(Date.now() + 60_000)
+  const order = { type: 'order.created', orderingKey: 'k' }
+  await hub.publish({ ...order, payload: 'delayed', runAt })
+  await hub.queues.drain('orders')
+  await hub.publish({ ...order, payload: 'held' })
+  await clock.advance(10_000)
+  expect((await hub.queues.get('orders')).drainedAt).toBeNull()
+  await clock.advance(60_000)
+  await untilDrained({ hub, clock })
+  expect(handled).toEqual(['delayed'])
+  await hub.queues.resume('orders')
+  await expect.poll(() => handled).toEqual(['delayed', 'held'])
+})
+
+test('a queue that drained into a suspension still refuses what is owed to nobody else', async () => {
+  const { hub } = await hubs.open({ schema: 'suspended' })
+  await hub.subscribe('order.*', { name: 'orders' })
+  await hub.queues.drain('orders')
+  const client = new pg.Client({ ...hubs.connection })
+  await client.connect()
+  await client.query(`update suspended.subscriptions set status = 'suspended' where name = 'orders'`)
+  await client.end()
+  await expect(hub.publish({ type: 'order.created', payload: 1 })).rejects.toMatchObject({
+    code: 'QUEUE_DRAINING',
+  })
+})
+
+test('a replay waits while its subscription drains', async () => {
+  const { hub, clock } = await hubs.open()
+  await hub.subscribe('order.*', { name: 'orders' })
+  const { id } = await hub.publish({ type: 'order.created', payload: 1 })
+  await hub.poll({ subscription: 'orders' })
+  await hub.finalize(id)
+  await hub.queues.drain('orders')
+  const { replay } = await hub.replay('orders', { eventIds: [id] })
+  await untilDrained({ hub, clock })
+  expect((await hub.getReplay(replay.id)).done).toBe(0)
+  await hub.queues.resume('orders')
+  await clock.advance(5_000)
+  expect(await hub.poll({ subscription: 'orders' })).toMatchObject({ id })
+})
+
 test('draining twice does not move the goal, and pausing gives it up', async () => {
   const { hub, clock } = await hubs.open()
   await hub.subscribe('order.*', { name: 'orders' })

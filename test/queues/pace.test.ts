@@ -59,7 +59,7 @@ test('what an operator has set stays, and what a handler says counts', async () 
   expect(config).toEqual({
     ...defineQueue({}),
     maxQueueDepth: 9,
-    highWatermark: 7,
+    highWatermark: 8,
     batchSize: 6,
     onFull: 'hold',
   })
