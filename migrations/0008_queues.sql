@@ -43,7 +43,7 @@ create table __schema__.queue_counters (
 -- A rate as it is now: nobody writes down that nothing happens.
 create function __schema__.rate_now(per_second double precision, at timestamptz) returns double precision
   language sql stable as $$
-  select per_second * exp(least(date_part('epoch', at - __schema__.clock()), 0) / 30)
+  select per_second * exp(greatest(least(date_part('epoch', at - __schema__.clock()), 0) / 30, -100))   -- less is an error
 $$;
 
 -- What a queue has done so far: true at any time, whatever has been added up.

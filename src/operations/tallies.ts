@@ -42,7 +42,7 @@ const addUpStatement = defineStatement(
       ended_per_second = (
         select c.ended_per_second * e.kept + (excluded.processed + excluded.errors) / e.seconds * (1 - e.kept)
         from (
-          select d.seconds, exp(-d.seconds / 30) as kept
+          select d.seconds, exp(greatest(-d.seconds / 30, -100)) as kept
           from (select greatest(date_part('epoch', excluded.counted_at - c.counted_at), 0.001) as seconds) as d
         ) as e)
   )

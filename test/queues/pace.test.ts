@@ -1,3 +1,4 @@
+import pg from 'pg'
 import { expect, test } from 'vitest'
 import { Share } from '../../src/consume/share.ts'
 import { defineQueue } from '../../src/domain/queue.ts'
@@ -68,6 +69,39 @@ test('what an operator has set stays, and what a handler says counts', async () 
   second.hub.on('t', { name: 'n', batchSize: 5 }, () => undefined)
   await second.hub.start()
   expect((await second.hub.queues.get('n')).config).toMatchObject({ maxQueueDepth: 9, batchSize: 5 })
+})
+
+test('the rate of a queue falls while nothing is done, for however long', async () => {
+  const { hub, clock } = await hubs.open({ schema: 'rate' })
+  const act = async () => {
+    await hub.publish({ title: 'task', tags: 'mail', payload: 1 })
+    await hub.finalize((await hub.poll())?.id as number)
+  }
+  const rate = async () => {
+    const { rows } = await client.query(
+      'select ended_per_second from rate.queue_totals where subscription = 0',
+    )
+    return rows[0].ended_per_second as number
+  }
+  const client = new pg.Client({ ...hubs.connection })
+  await client.connect()
+  try {
+    await act()
+    await clock.advance(1_000)
+    for (let n = 0; n < 5; n++) await act()
+    await clock.advance(1_000)
+    const busy = await rate()
+    expect(busy).toBeGreaterThan(0)
+    await clock.advance(60_000)
+    expect(await rate()).toBeLessThan(busy / 2)
+    await clock.advance(30 * 86_400_000)
+    expect(await rate()).toBeLessThan(1e-6)
+    await act()
+    await clock.advance(1_000)
+    expect((await hub.queues.get('work')).totals.processed).toBe(7)
+  } finally {
+    await client.end()
+  }
 })
 
 test('a stop records how far the queues have come', async () => {
