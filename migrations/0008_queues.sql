@@ -46,21 +46,23 @@ create function __schema__.rate_now(per_second double precision, at timestamptz)
   select per_second * exp(greatest(least(date_part('epoch', at - __schema__.clock()), 0) / 30, -100))   -- less is an error
 $$;
 
--- What a queue has done so far: true at any time, whatever has been added up.
+-- What a queue has done so far: true at any time, whatever has been added up. The tallies are read once, however many queues
+-- are asked about.
 create view __schema__.queue_totals as
-  select s.no as subscription, coalesce(c.processed, 0) + t.processed as processed, coalesce(c.errors, 0) + t.errors as errors,
-    coalesce(c.timed, 0) + t.timed as timed, coalesce(c.execution_ms, 0) + t.execution_ms as execution_ms,
-    coalesce(t.last_id, c.last_id) as last_id,
+  with tallied as materialized (
+    select q.subscription, sum(q.processed)::bigint as processed, sum(q.errors)::bigint as errors, sum(q.timed)::bigint as timed,
+      sum(q.execution_ms)::bigint as execution_ms,
+      (array_agg(q.last_id order by q.id desc) filter (where q.last_id is not null))[1] as last_id
+    from __schema__.queue_tallies q
+    group by q.subscription
+  )
+  select s.no as subscription, coalesce(c.processed, 0) + coalesce(t.processed, 0) as processed,
+    coalesce(c.errors, 0) + coalesce(t.errors, 0) as errors, coalesce(c.timed, 0) + coalesce(t.timed, 0) as timed,
+    coalesce(c.execution_ms, 0) + coalesce(t.execution_ms, 0) as execution_ms, coalesce(t.last_id, c.last_id) as last_id,
     coalesce(__schema__.rate_now(c.ended_per_second, c.counted_at), 0) as ended_per_second
   from __schema__.subscriptions s
   left join __schema__.queue_counters c on c.subscription = s.no
-  cross join lateral (
-    select coalesce(sum(q.processed), 0)::bigint as processed, coalesce(sum(q.errors), 0)::bigint as errors,
-      coalesce(sum(q.timed), 0)::bigint as timed, coalesce(sum(q.execution_ms), 0)::bigint as execution_ms,
-      (array_agg(q.last_id order by q.id desc) filter (where q.last_id is not null))[1] as last_id
-    from __schema__.queue_tallies q
-    where q.subscription = s.no
-  ) as t;
+  left join tallied t on t.subscription = s.no;
 
 -- The names and columns of seed 002.
 create table __schema__.event_queue_state (
@@ -73,6 +75,7 @@ create table __schema__.event_queue_state (
   created_at timestamptz not null,
   updated_at timestamptz not null,
   checked_at timestamptz not null default '-infinity',   -- when its metrics and events were last looked at
+  head_mark bigint,                        -- of the events as they were then
   constraint event_queue_state_id_idx primary key (id)
 );
 create index event_queue_state_status_idx on __schema__.event_queue_state (status);
@@ -108,19 +111,26 @@ $$;
 create function __schema__.queue_config(s __schema__.subscriptions) returns jsonb language sql immutable as $$
   select jsonb_build_object('maxQueueDepth', d.depth, 'batchSize', s.batch_size, 'processingInterval', s.processing_interval_ms,
     'persistenceThreshold', coalesce(s.persistence_threshold, case when s.storage = 'memory' then 500 end),
-    'highWatermark', coalesce(s.high_watermark, case when s.storage = 'memory' then least(8000, d.depth) else (d.depth * 4 + 4) / 5 end),
+    'highWatermark', coalesce(s.high_watermark,
+      case when s.storage = 'memory' then least(8000, d.depth) else (d.depth::bigint * 4 + 4) / 5 end),
     'on_full', __schema__.on_full(s), 'storage', s.storage)
   from (select coalesce(s.max_depth, case when s.storage = 'memory' then 10000 end) as depth) as d
 $$;
 
--- Status and config are at all times as the subscription says.
+-- Status and config are at all times as the subscription says. One with the name of another that was deleted begins anew, and
+-- what becomes of the other says nothing of it.
 create function __schema__.keep_queue_state() returns trigger language plpgsql as $$
 begin
   insert into __schema__.event_queue_state as q (id, config, status, created_at, updated_at)
   values (new.name, __schema__.queue_config(new), new.status, new.created_at, __schema__.clock())
   on conflict (id) do update
   set config = excluded.config, status = excluded.status, updated_at = excluded.updated_at, created_at = excluded.created_at,
-    events = case when excluded.status = 'deleted' then '[]' else q.events end;
+    events = case when excluded.status = 'deleted' or q.created_at < excluded.created_at then '[]' else q.events end,
+    head_mark = case when excluded.status = 'deleted' or q.created_at < excluded.created_at then null else q.head_mark end,
+    checkpoint_id = case when q.created_at < excluded.created_at then null else q.checkpoint_id end,
+    queue_metrics = case when q.created_at < excluded.created_at
+      then '{"totalProcessed": 0, "totalErrors": 0, "avgProcessingTimeMs": 0}' else q.queue_metrics end
+  where q.created_at <= excluded.created_at;
   return null;
 end $$;
 create trigger subscriptions_queue_insert after insert on __schema__.subscriptions
@@ -180,36 +190,54 @@ exception when data_exception or program_limit_exceeded then
   return to_jsonb(payload);
 end $$;
 
--- The first 100 that wait, in the order of seed 002's queue: what is out or can go by age, then what waits in lanes.
+-- The least id that uuid_v7 gives out at a time, so that what has such ids is found by time.
+create function __schema__.uuid_floor(at timestamptz) returns uuid language sql immutable strict as $$
+  select rpad(lpad(to_hex(least(greatest(floor(extract(epoch from at) * 1000), 0), 281474976710655)::bigint), 12, '0'), 32, '0')::uuid
+$$;
+
+-- The first 100 that wait, in the order of seed 002's queue: what is out or can go by age, then what waits in lanes. `lease`
+-- differs from one lease to the next.
+create function __schema__.queue_head(queue int) returns table (event_id bigint, place bigint, lease bigint)
+  language sql stable as $$
+  select h.event_id, row_number() over (), h.lease
+  from (
+    select u.event_id, s.lease
+    from (
+      (select 0 as source, r.first_id as a, r.id as b, r.event_ids, null::bigint as lease from __schema__.runs r
+       where r.subscription = queue and r.state = 'ready' order by r.first_id, r.id limit 100)
+      union all
+      (select 0, r.first_id, r.id, r.event_ids, r.token from __schema__.runs r
+       where r.subscription = queue and r.state = 'leased' order by r.first_id, r.id limit 100)
+      union all
+      (select 0, r.first_id, r.id, r.event_ids, null from __schema__.runs r
+       where r.subscription = queue and r.state in ('deferred', 'delayed', 'gated', 'blocked')
+       order by r.first_id, r.id limit 100)
+      union all
+      (select 1, row_number() over (order by q.ordering_key, q.position), 0, q.event_ids, null
+       from (
+         select q.ordering_key, q.position, q.event_ids from __schema__.lane_queue q
+         where q.subscription = queue order by q.ordering_key, q.position limit 100
+       ) as q)
+      union all
+      (select 2, i.id, 0, i.event_ids, null from __schema__.inbox i
+       where i.subscription = queue and i.event_ids is not null order by i.id limit 100)
+    ) as s
+    cross join lateral unnest(s.event_ids) with ordinality as u(event_id, place)
+    order by s.source, s.a, s.b, u.place
+    limit 100
+  ) as h
+$$;
+
+-- Tells cheaply whether they are others than before, or leased by others.
+create function __schema__.queue_head_mark(queue int) returns bigint language sql stable as $$
+  select coalesce(hashtextextended(string_agg(h.event_id || ':' || coalesce(h.lease, 0), ',' order by h.place), 0), 0)
+  from __schema__.queue_head(queue) as h
+$$;
+
+-- The same as seed 002 has them.
 create function __schema__.queue_events(queue int) returns jsonb language sql stable as $$
   with head as materialized (
-    select h.event_id, row_number() over () as place
-    from (
-      select u.event_id
-      from (
-        (select 0 as source, r.first_id as a, r.id as b, r.event_ids from __schema__.runs r
-         where r.subscription = queue and r.state = 'ready' order by r.first_id, r.id limit 100)
-        union all
-        (select 0, r.first_id, r.id, r.event_ids from __schema__.runs r
-         where r.subscription = queue and r.state = 'leased' order by r.first_id, r.id limit 100)
-        union all
-        (select 0, r.first_id, r.id, r.event_ids from __schema__.runs r
-         where r.subscription = queue and r.state in ('deferred', 'delayed', 'gated', 'blocked')
-         order by r.first_id, r.id limit 100)
-        union all
-        (select 1, row_number() over (order by q.ordering_key, q.position), 0, q.event_ids
-         from (
-           select q.ordering_key, q.position, q.event_ids from __schema__.lane_queue q
-           where q.subscription = queue order by q.ordering_key, q.position limit 100
-         ) as q)
-        union all
-        (select 2, i.id, 0, i.event_ids from __schema__.inbox i
-         where i.subscription = queue and i.event_ids is not null order by i.id limit 100)
-      ) as s
-      cross join lateral unnest(s.event_ids) with ordinality as u(event_id, place)
-      order by s.source, s.a, s.b, u.place
-      limit 100
-    ) as h
+    select h.event_id, h.place from __schema__.queue_head(queue) as h
   )
   select coalesce(jsonb_agg(
     jsonb_strip_nulls(jsonb_build_object('eventId', e.id::text, 'pattern', coalesce(e.type, e.title), 'version', e.version,

@@ -72,7 +72,8 @@ export class Queues {
   /** Records its state now. */
   async checkpoint(name: string): Promise<Checkpoint> {
     const { no } = await this.#directory.current(name)
-    const [made] = await checkpoint(this.#db, { queues: [no], reason: 'requested' })
+    const { checkpoints } = await checkpoint(this.#db, { queues: [no], reason: 'requested' })
+    const [made] = checkpoints
     if (made === undefined) throw notFound(name)
     return made
   }

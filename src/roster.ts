@@ -14,8 +14,8 @@ import { listSubscriptions, upsertSubscription } from './operations/subscription
 import { portionsOf } from './portions.ts'
 import type { Push } from './push/push.ts'
 
-/** A stop does not take long, however many there are: upkeep records the others. */
-const checkpointedMax = 500
+/** Neither a start nor a stop takes long, however many queues there are: upkeep records the others. */
+const recordedMax = 500
 
 export interface RosterParts {
   readonly db: Database
@@ -82,24 +82,31 @@ export class Roster {
     await push.refresh(subscriptions)
   }
 
-  /** Records what this start found unfinished in the queues that it serves, and in those that are pulled from anywhere. */
+  /** Records what this start found unfinished. It can do without: a failure is only logged. */
   async recordRecoveries(worker: string): Promise<void> {
     const { db, log } = this.#parts()
-    const queues = this.#all
-      .filter(({ no, via }) => via === 'pull' || this.#served.has(no))
-      .map(({ no }) => no)
-    for (const found of await recordRecoveries(db, { queues, worker })) {
-      const { queue, eventsRecovered, checkpointId } = found
-      log.info({ queue, eventsRecovered, checkpointId }, 'A queue had unfinished work')
+    try {
+      for (const queues of this.#recorded) {
+        for (const found of await recordRecoveries(db, { queues, worker })) {
+          const { queue, eventsRecovered, checkpointId } = found
+          log.info({ queue, eventsRecovered, checkpointId }, 'A queue had unfinished work')
+        }
+      }
+    } catch (error) {
+      log.error({ err: error }, 'What queues had unfinished could not be recorded')
     }
   }
 
-  /** Records how far the queues have come that this process serves. */
+  /** Records how far the queues have come. */
   async recordCheckpoints(): Promise<void> {
-    const served = [...this.#served.keys()].slice(0, checkpointedMax)
-    for (const queues of portionsOf(served, { itemsMax: 50 })) {
-      await checkpoint(this.#parts().db, { queues, reason: 'stop' })
-    }
+    for (const queues of this.#recorded) await checkpoint(this.#parts().db, { queues, reason: 'stop' })
+  }
+
+  /** The queues that this process serves, and those that are pulled from anywhere, in portions. */
+  get #recorded(): number[][] {
+    const queues = this.#all.filter(({ no, via }) => via === 'pull' || this.#served.has(no))
+    const numbers = queues.slice(0, recordedMax).map(({ no }) => no)
+    return portionsOf(numbers, { itemsMax: 50 })
   }
 
   async #subscribe({ definition, handler, concurrency }: Registration): Promise<void> {

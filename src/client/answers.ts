@@ -88,6 +88,8 @@ export interface HeartbeatAnswer {
   readonly cancelled: boolean
   /** All under the same token that an operator wants stopped. */
   readonly cancelledEventIds: readonly number[]
+  /** Its queue is paused: what has not begun is to be handed back. */
+  readonly held: boolean
 }
 
 /** What became of one outcome: 200 and 400 (its failures are used up) are settled, 404 and 409 came too late. */

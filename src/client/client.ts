@@ -110,7 +110,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
   ): Promise<HeartbeatAnswer> {
     const toAnswer = (text: string) => {
       const answer = answerWith<HeartbeatAnswer>('leaseToken')(text)
-      return { ...answer, cancelledEventIds: answer.cancelledEventIds ?? [] }
+      return { ...answer, cancelledEventIds: answer.cancelledEventIds ?? [], held: answer.held ?? false }
     }
     return this.#report(lease, 'heartbeat', { ...rest, lease: leaseSeconds }, toAnswer)
   }

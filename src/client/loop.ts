@@ -3,6 +3,7 @@ import { Share } from '../consume/share.ts'
 import { defineQueue } from '../domain/queue.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import { PosthornHttpError } from './errors.ts'
+import { HoldWatch } from './hold-watch.ts'
 import { HttpSource } from './source.ts'
 import type { Transport } from './transport.ts'
 import type { WorkerConfig } from './worker.ts'
@@ -46,11 +47,24 @@ export function startLoop(transport: Transport, config: WorkerConfig): Loop {
       },
     },
   })
-  runner.add(new Share(subscriptionOf(config), config.handler, config.concurrency))
+  const pulled = subscriptionOf(config)
+  const watch = new HoldWatch({
+    unbegun: () => runner.unbegun,
+    isHeld: (delivery) => source.isHeld(delivery),
+    held() {
+      runner.refresh({ ...pulled, status: 'paused' })
+      // It asks for more at once: a paused queue gives out nothing, and the long poll hears when it goes on.
+      runner.refresh(pulled)
+    },
+    trouble: observe.trouble,
+  })
+  runner.add(new Share(pulled, config.handler, config.concurrency))
   runner.start()
+  watch.start()
   return {
     refused,
     async stop(graceMs) {
+      watch.stop()
       await Promise.all([runner.stop(graceMs), source.stop()])
     },
   }

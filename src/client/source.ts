@@ -27,6 +27,8 @@ const beatsMax = 8
 const refusalsMax = 10
 /** How long the server may take over what is handed back, each time it is tried. */
 const releaseMs = 2_500
+/** How long it may take to say whether a queue is paused: then it is asked again. */
+const askMs = 2_000
 
 interface SettleCall {
   readonly repeatable: boolean
@@ -95,6 +97,13 @@ export class HttpSource implements Source {
     return held
   }
 
+  /** Whether the queue of a delivery is paused; undefined: it is no longer ours. */
+  async isHeld(delivery: LeasedDelivery): Promise<boolean | undefined> {
+    const timeoutMs = Math.min(this.#beatMs, askMs)
+    const beaten = await this.#beatOnce(delivery as RemoteDelivery, { timeoutMs })
+    return beaten && (beaten.held ?? false)
+  }
+
   release(runs: readonly LeasedRun[]): Promise<void> {
     return this.releaseSome(runs.flatMap((run) => (run as RemoteRun).deliveries))
   }
@@ -151,8 +160,8 @@ export class HttpSource implements Source {
       const pick = lost === 0 ? last : anyOf
       const asked = pick(deliveries, 'held') ?? pick(deliveries, 'settling')
       if (asked === undefined) return lost === 0 ? held : undefined
-      const cancelled = await this.#beatOnce(asked, begun)
-      if (cancelled !== undefined) return { ...held, cancelled }
+      const beaten = await this.#beatOnce(asked, { begun, timeoutMs: this.#beatMs })
+      if (beaten !== undefined) return { ...held, cancelled: beaten.cancelled_event_ids ?? [] }
       if (asked.state === 'settling' && last(deliveries, 'held') === undefined)
         return { ...held, renewed: false }
       if (asked.state !== 'held') continue
@@ -162,8 +171,15 @@ export class HttpSource implements Source {
     return undefined
   }
 
-  /** What an operator has cancelled under the same token; undefined when it is refused. */
-  async #beatOnce({ run, event }: RemoteDelivery, begun: readonly number[]): Promise<number[] | undefined> {
+  get #beatMs(): number {
+    return (this.#options.leaseSeconds * 1000) / 3
+  }
+
+  /** Undefined when it is refused. */
+  async #beatOnce(
+    { run, event }: RemoteDelivery,
+    { begun, timeoutMs }: { readonly begun?: readonly number[]; readonly timeoutMs: number },
+  ): Promise<Beaten | undefined> {
     const { transport, workerId, leaseSeconds } = this.#options
     const { leaseToken } = run
     try {
@@ -172,9 +188,9 @@ export class HttpSource implements Source {
         path: `/events/${event.id}/heartbeat`,
         body: toWire({ leaseToken, workerId, lease: leaseSeconds, begun }),
         repeatable: false,
-        timeoutMs: (leaseSeconds * 1000) / 3,
+        timeoutMs,
       })
-      return read(answer, (text) => (JSON.parse(text) as Beaten).cancelled_event_ids ?? [])
+      return read(answer, (text) => JSON.parse(text) as Beaten)
     } catch (error) {
       const isRefused = error instanceof PosthornHttpError && (error.status === 409 || error.status === 404)
       if (isRefused) return undefined
@@ -184,7 +200,10 @@ export class HttpSource implements Source {
 }
 
 interface Beaten {
+  /** What an operator has cancelled under the same token. */
   readonly cancelled_event_ids?: number[]
+  /** Nothing more is to begin. */
+  readonly held?: boolean
 }
 
 function last(

@@ -101,6 +101,11 @@ export class Runner {
     return [...new Set(waiting.map((held) => held.run.subscription))]
   }
 
+  /** Deliveries in hand that have not begun. */
+  get unbegun(): LeasedDelivery[] {
+    return [...this.#held].flatMap((held) => held.waiting)
+  }
+
   /** There may be something to lease. */
   wake(): void {
     this.#wakeup.wake()
@@ -230,15 +235,17 @@ export class Runner {
     if (share !== undefined) this.refresh({ ...share.subscription, status: 'deleted' })
   }
 
-  /** Hands back what has not begun: at once, or when the rest of its run has ended. */
+  /** Hands back what has not begun: at once as far as it can be told apart, or when the rest of its run has ended. */
   #giveUp(share: Share): void {
     const held = [...this.#held].filter((one) => this.#shareOf(one) === share)
     const [idle, busy] = partition(held, (one) => one.underWay === 0)
+    const unbegun = busy.flatMap((one) => one.waiting)
     for (const one of held) share.drop(one)
     for (const one of busy) one.goesBack = true
     for (const one of idle) this.#forget(one)
     this.#letGo(share)
     void this.#handBack(idle.map((one) => one.run))
+    void this.#handBackSome(unbegun)
   }
 
   /** One that is gone is remembered while something of it is held. */

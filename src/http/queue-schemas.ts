@@ -86,7 +86,10 @@ export const queues = named('Queues', z.object({ queues: z.array(queue), ...page
 export const queueQuery = z.strictObject({ limit: whole(0, 1000).optional(), cursor: cursor.optional() })
 export const queuesQuery = z.strictObject({
   ...pageQuery.shape,
-  events: whole(0, 100).optional().describe('How many events of each are shown. Default 10.'),
+  limit: whole(1, 100).optional(),
+  events: whole(0, 100)
+    .optional()
+    .describe('How many events of each are shown. Default 10. Payloads beyond 4 MB in all are left out.'),
 })
 
 export const recoveriesQuery = z.strictObject({ ...pageQuery.shape })

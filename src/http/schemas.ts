@@ -231,6 +231,7 @@ export const lease = named(
     lease_expires_at: time,
     cancelled: z.boolean(),
     cancelled_event_ids: z.array(z.int()),
+    held: z.boolean().describe('Its queue is paused: nothing more is to begin.'),
   }),
 )
 

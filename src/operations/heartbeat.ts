@@ -14,6 +14,8 @@ export interface HeldRun {
   readonly cancelled: readonly number[]
   /** Null: still held, but locked by a transaction that settles it, and so not renewed this time. */
   readonly leasedUntil: Date | null
+  /** Its subscription gives out nothing now, so what has not begun is to be handed back. */
+  readonly isHeld: boolean
 }
 
 /** Renews many leases at once, and says which of them are still held: the others are lost. */
@@ -29,7 +31,9 @@ export async function heartbeat(db: Database, beats: readonly Heartbeat[]): Prom
     indexPlans: true,
     hashJoins: true,
   })
-  return rows.map(([runId, cancelled, leasedUntil]) => ({ runId, cancelled: cancelled ?? [], leasedUntil }))
+  return rows.map(([runId, cancelled, leasedUntil, isHeld]) => ({
+    ...{ runId, cancelled: cancelled ?? [], leasedUntil, isHeld },
+  }))
 }
 
 /**
@@ -43,7 +47,7 @@ const heartbeatStatement = defineStatement(
     from unnest($1::bigint[], $2::bigint[], $3::int[], $4::text[]) as g(run_id, token, lease_ms, begun)
   ),
   held as materialized (
-    select r.id, r.cancelled
+    select r.id, r.cancelled, r.subscription
     from __schema__.runs r
     join given g on g.run_id = r.id and g.token = r.token
     where r.id = any($1) and r.state = 'leased'
@@ -64,9 +68,12 @@ const heartbeatStatement = defineStatement(
     where r.id = any($1) and r.id = u.id
     returning r.id, r.leased_until
   )
-  select h.id, h.cancelled, n.leased_until
+  select h.id, h.cancelled, n.leased_until,
+    exists (
+      select 1 from __schema__.subscriptions s
+      where s.no = h.subscription and s.status not in ('active', 'draining'))
   from held h
   left join renewed n on n.id = h.id`,
 )
 
-type HeldRow = [runId: number, cancelled: number[] | null, leasedUntil: Date | null]
+type HeldRow = [runId: number, cancelled: number[] | null, leasedUntil: Date | null, isHeld: boolean]

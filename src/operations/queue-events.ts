@@ -38,8 +38,38 @@ export async function listQueueEvents(
 ): Promise<QueuedPage> {
   checkWhole('limit', paging.limit, 0, limitMax)
   const { ids, next } = await walk(reader, queue, paging)
-  const events = await readQueued(reader, queue, ids)
-  return { events, nextCursor: next === null ? null : encode(next) }
+  const events = await readQueued(
+    reader,
+    ids.map((id) => ({ queue, id })),
+  )
+  return { events: events.map(({ queued }) => queued), nextCursor: next === null ? null : encode(next) }
+}
+
+/** The first events of several queues, by queue: payloads are left out beyond what one page may have in all. */
+export async function listFirstEvents(
+  reader: Pick<Reader, 'run' | 'schema'>,
+  queues: readonly number[],
+  { limit }: { readonly limit: number },
+): Promise<Map<number, QueuedPage>> {
+  checkWhole('events', limit, 0, limitMax)
+  const places: QueuedPlace[] = []
+  const cursors = new Map<number, string>()
+  for (const queue of queues) {
+    const { ids, next } = await walk(reader, queue, { limit })
+    places.push(...ids.map((id) => ({ queue, id })))
+    if (next !== null) cursors.set(queue, encode(next))
+  }
+  const found = await readQueued(reader, places)
+  const page = (queue: number): QueuedPage => ({
+    events: found.filter((one) => one.queue === queue).map(({ queued }) => queued),
+    nextCursor: cursors.get(queue) ?? null,
+  })
+  return new Map(queues.map((queue) => [queue, page(queue)]))
+}
+
+interface QueuedPlace {
+  readonly queue: number
+  readonly id: number
 }
 
 /** Where a page ended: the source, the row in it, and how many of that row's deliveries were shown. */
@@ -122,15 +152,20 @@ const sources = [runsStatement, lanesStatement, inboxStatement]
 /** In the order given. Payloads beyond 4 MB in all are left out, except the first. */
 async function readQueued(
   reader: Pick<Reader, 'run' | 'schema'>,
-  queue: number,
-  ids: readonly number[],
-): Promise<QueuedEvent[]> {
-  if (ids.length === 0) return []
-  const rows = await reader.run<QueuedRow>(readStatement(reader), [queue, numberArray(ids)])
+  places: readonly QueuedPlace[],
+): Promise<{ queue: number; queued: QueuedEvent }[]> {
+  if (places.length === 0) return []
+  const rows = await reader.run<QueuedRow>(readStatement(reader), [
+    numberArray(places.map(({ queue }) => queue)),
+    numberArray(places.map(({ id }) => id)),
+  ])
   return rows.map(
-    ([isPayloadLeftOut, retryCount, lastError, lastErrorAt, processingStartedAt, ...event]) => ({
-      event: eventFromRow(event),
-      ...{ isPayloadLeftOut, retryCount, lastError, lastErrorAt, processingStartedAt },
+    ([queue, isPayloadLeftOut, retryCount, lastError, lastErrorAt, processingStartedAt, ...event]) => ({
+      queue,
+      queued: {
+        event: eventFromRow(event),
+        ...{ isPayloadLeftOut, retryCount, lastError, lastErrorAt, processingStartedAt },
+      },
     }),
   )
 }
@@ -138,22 +173,23 @@ async function readQueued(
 const readStatement = defineStatement(
   'queue_events',
   `with asked as materialized (
-    select u.id, u.place from unnest($2::bigint[]) with ordinality as u(id, place)
+    select u.queue, u.id, u.place from unnest($1::int[], $2::bigint[]) with ordinality as u(queue, id, place)
   ),
   stored as materialized (
-    select e.*, a.place, sum(octet_length(e.payload)) over (order by a.place) - octet_length(e.payload) as before
+    select e.*, a.queue, a.place, sum(octet_length(e.payload)) over (order by a.place) - octet_length(e.payload) as before
     from asked a
     join __schema__.events e on e.id = a.id
     where e.id = any($2::bigint[])
   )
-  select e.before >= 4194304, d.failures, d.last_error, d.last_error_at, d.leased_at,
+  select e.queue, e.before >= 4194304, d.failures, d.last_error, d.last_error_at, d.leased_at,
     ${eventColumns.replace('e.payload,', `case when e.before < 4194304 then e.payload else 'null' end,`)}
   from stored e
-  join __schema__.delivery_states($2::bigint[]) as d on d.event_id = e.id and d.subscription = $1
+  join __schema__.delivery_states($2::bigint[]) as d on d.event_id = e.id and d.subscription = e.queue
   order by e.place`,
 )
 
 type QueuedRow = [
+  queue: number,
   isPayloadLeftOut: boolean,
   retryCount: number,
   lastError: string | null,

@@ -1,10 +1,10 @@
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
 import { checkWatermark, type QueueConfig, type QueueStorage } from '../domain/queue.ts'
 import type { Subscription, SubscriptionStatus } from '../domain/subscription.ts'
-import { checkPaging, encodeCursor, type Paging } from './paging.ts'
+import { checkPaging, checkWhole, encodeCursor, type Paging } from './paging.ts'
 import type { PressureLevel } from './pressure.ts'
-import { listQueueEvents, type QueuedPage, type QueuedPaging } from './queue-events.ts'
-import { type Reader, readAtOnce } from './reader.ts'
+import { listFirstEvents, listQueueEvents, type QueuedPage, type QueuedPaging } from './queue-events.ts'
+import { readAtOnce } from './reader.ts'
 
 /** A queue with its state: what seed 002 calls its document. */
 export interface Queue extends QueuedPage {
@@ -42,6 +42,9 @@ export interface QueuePage {
   readonly nextCursor: string | null
 }
 
+/** What one page lists at most: each queue has events of its own. */
+export const queuesMax = 100
+
 /** In the order in which their subscriptions were made, each with its first events. */
 export async function listQueues(
   db: Database,
@@ -49,18 +52,22 @@ export async function listQueues(
   { eventsMax }: { readonly eventsMax: number },
 ): Promise<QueuePage> {
   const { limit, offset, after, order } = checkPaging(paging, noForm)
+  checkWhole('limit', limit, 1, queuesMax)
   return readAtOnce(db, async (reader) => {
     const [counted] = await reader.run<[total: number]>(countStatement(db), [])
     const start = after === null ? beforeAll[order] : Number(after)
     const rows = await reader.run<QueueRow>(pageStatements[order](db), [start, limit + 1, offset])
-    const queues: Queue[] = []
-    for (const row of rows.slice(0, limit)) queues.push(await withEvents(reader, row, { limit: eventsMax }))
+    const found = rows.slice(0, limit).map(fromRow)
+    const filled = found.filter(({ depth }) => depth > 0).map(({ no }) => no)
+    const events = await listFirstEvents(reader, filled, { limit: eventsMax })
+    const queues = found.map((queue) => ({ ...queue, ...(events.get(queue.no) ?? noEvents) }))
     const last = queues.at(-1)
     const nextCursor = rows.length > limit && last !== undefined ? encodeCursor(order, last.no) : null
     return { queues, total: counted?.[0] ?? 0, nextCursor }
   })
 }
 
+const noEvents: QueuedPage = { events: [], nextCursor: null }
 const noForm = /^\d{1,7}$/
 const beforeAll = { asc: -1, desc: 2 ** 31 - 1 }
 
@@ -68,7 +75,9 @@ const beforeAll = { asc: -1, desc: 2 ** 31 - 1 }
 export async function getQueue(db: Database, name: string, paging: QueuedPaging): Promise<Queue | undefined> {
   return readAtOnce(db, async (reader) => {
     const [row] = await reader.run<QueueRow>(getStatement(db), [name])
-    return row && withEvents(reader, row, paging)
+    if (row === undefined) return undefined
+    const queue = fromRow(row)
+    return { ...queue, ...(await listQueueEvents(reader, queue.no, paging)) }
   })
 }
 
@@ -103,13 +112,12 @@ async function holdConfig(
   return { maxQueueDepth, highWatermark, onFull, batchSize, processingInterval, persistenceThreshold }
 }
 
-async function withEvents(reader: Reader, row: QueueRow, paging: QueuedPaging): Promise<Queue> {
+function fromRow(row: QueueRow): Omit<Queue, keyof QueuedPage> {
   const [no, subscriptionId, name, via, storage, status, config, lastId, ...rest] = row
   const [processed, errors, timed, executionMs, depth, backpressure, drainedAt, createdAt, updatedAt] = rest
   const { on_full: onFull, storage: _, ...limits } = config
   return {
     ...{ no, subscriptionId, name, via, storage, status, backpressure, drainedAt, createdAt, updatedAt },
-    ...(await listQueueEvents(reader, no, paging)),
     config: { ...limits, onFull },
     checkpointId: lastId,
     totals: { processed, errors, averageMs: timed === 0 ? 0 : Math.round(executionMs / timed) },

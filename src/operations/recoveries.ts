@@ -15,7 +15,7 @@ export interface Recovery {
   readonly status: 'running' | 'completed' | 'failed'
 }
 
-/** Records, for each of these queues that has something unfinished which nobody holds, that a start has found it. */
+/** Records, for each of these queues that has something unfinished which nobody is at, that a start has found it. */
 export async function recordRecoveries(
   db: Database,
   { queues, worker }: { readonly queues: readonly number[]; readonly worker: string },
@@ -26,9 +26,12 @@ export async function recordRecoveries(
   return rows.map(fromRow)
 }
 
-const depthMax = 100_000
+const depthMax = 10_000
 
-/** What somebody else is at is not recovered. Nothing has to be loaded, so it is complete as soon as it is known. */
+/**
+ * What somebody else is at is not recovered: whoever was heard of lately, and is not the one who starts. Nothing has to be
+ * loaded, so it is complete as soon as it is known.
+ */
 const recordStatement = defineStatement(
   'record_recoveries',
   `insert into __schema__.queue_recoveries as r (id, queue_id, worker, checkpoint_id, events_recovered, recovery_start_time,
@@ -38,8 +41,15 @@ const recordStatement = defineStatement(
   join __schema__.queue_totals t on t.subscription = s.no
   cross join lateral (
     select __schema__.queue_depth(s.no, $3) - (
-      select coalesce(sum(cardinality(l.event_ids)), 0) from __schema__.runs l
-      where l.subscription = s.no and l.state = 'leased' and l.leased_until > __schema__.clock()) as unfinished
+      select coalesce(sum(cardinality(l.event_ids)), 0)
+      from (
+        select o.event_ids, o.worker, o.leased_until from __schema__.runs o
+        where o.subscription = s.no and o.state = 'leased'
+        limit $3
+      ) as l
+      join __schema__.workers w on w.no = l.worker
+      where l.leased_until > __schema__.clock() and w.seen_at > __schema__.clock() - interval '15 s' and w.name <> $2
+    ) as unfinished
   ) as f
   where s.no = any($1::int[]) and s.status <> 'deleted' and s.storage = 'database' and f.unfinished > 0
   returning r.id, r.queue_id, r.worker, r.checkpoint_id, r.events_recovered, r.recovery_start_time, r.recovery_complete_time,
@@ -71,13 +81,15 @@ export async function listRecoveries(
 
 const idForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
+/** Of this subscription, and not of one before it with the same name. */
 const list = (name: string, comparison: string, order: string) =>
   defineStatement(
     name,
     `select r.id, r.queue_id, r.worker, r.checkpoint_id, r.events_recovered, r.recovery_start_time, r.recovery_complete_time,
     r.status
   from __schema__.queue_recoveries r
-  where r.queue_id = $1 and ($2::uuid is null or r.id ${comparison} $2::uuid)
+  join __schema__.event_queue_state q on q.id = r.queue_id
+  where r.queue_id = $1 and r.recovery_start_time >= q.created_at and ($2::uuid is null or r.id ${comparison} $2::uuid)
   order by r.id ${order}
   limit $3 offset $4`,
   )

@@ -62,5 +62,7 @@ const oldestStatement = defineStatement(
     (select min(k.created_at) from __schema__.idempotency_keys k) as idempotency_keys,
     (select min(r.finished_at) from __schema__.removals r) as removals,
     (select l.at from __schema__.admin_log l order by l.id limit 1) as admin_log,
-    (select r.created_at from __schema__.replays r order by r.id limit 1) as replays`,
+    (select r.created_at from __schema__.replays r order by r.id limit 1) as replays,
+    (select min(c.created_at) from __schema__.queue_checkpoints c) as queue_checkpoints,
+    (select r.recovery_start_time from __schema__.queue_recoveries r order by r.id limit 1) as queue_recoveries`,
 )

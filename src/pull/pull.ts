@@ -55,6 +55,8 @@ export interface Renewed {
   readonly leasedUntil: Date
   /** What an operator has cancelled under this lease. */
   readonly cancelled: readonly number[]
+  /** Its queue is paused: what has not begun is to be handed back. */
+  readonly isHeld: boolean
 }
 
 export interface LostLease {
@@ -182,8 +184,8 @@ export class Pull {
       if (held.leasedUntil !== null) {
         const lane = lease.orderingKey !== null
         const text = formatLeaseToken({ ...lease, lane })
-        const { workerId } = lease
-        return { token: text, workerId, leasedUntil: held.leasedUntil, cancelled: held.cancelled }
+        const { leasedUntil, cancelled, isHeld } = held
+        return { token: text, workerId: lease.workerId, leasedUntil, cancelled, isHeld }
       }
       if (turn === lockedTurnsMax) throw new PosthornError('LEASE_BUSY', { eventId: claim.eventId })
       await delay(lockedPauseMs)

@@ -4,10 +4,12 @@ import type { EventType } from '../operations/event-type.ts'
 
 import { pruneAdminLog } from '../operations/prune-admin-log.ts'
 import { pruneAudit } from '../operations/prune-audit.ts'
+import { pruneCheckpoints } from '../operations/prune-checkpoints.ts'
 import { pruneDeadLetters } from '../operations/prune-dead-letters.ts'
 import { type PruneStep, pruneEvents, walkOf } from '../operations/prune-events.ts'
 import { pruneIdempotencyKeys } from '../operations/prune-idempotency-keys.ts'
 import { pruneLanes } from '../operations/prune-lanes.ts'
+import { pruneRecoveries } from '../operations/prune-recoveries.ts'
 import { pruneReplays } from '../operations/prune-replays.ts'
 import { pruneWorkers } from '../operations/prune-workers.ts'
 import type { Turn } from '../operations/retention-walk.ts'
@@ -41,6 +43,8 @@ export function pruneVerbs(db: Database, terms: RetentionConfig, types: readonly
     },
     one('admin_log', 'removing old entries of the admin log', () => pruneAdminLog(db, keepRecordsMs)),
     one('replays', 'removing old replays', () => pruneReplays(db, keepRecordsMs)),
+    one('queue_checkpoints', 'removing old checkpoints', () => pruneCheckpoints(db, keepRecordsMs)),
+    one('queue_recoveries', 'removing old recoveries', () => pruneRecoveries(db, keepRecordsMs)),
     one('workers', 'forgetting old workers', () => pruneWorkers(db, longestMs)),
     {
       ...one('lane_counters', 'forgetting idle lanes', (turn) =>

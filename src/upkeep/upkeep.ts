@@ -120,7 +120,7 @@ export class Upkeep {
   }
 
   async #checkpoint(): Promise<boolean> {
-    return (await checkpoint(this.#db, { queues: null, reason: 'interval' })).length > 0
+    return (await checkpoint(this.#db, { queues: null, reason: 'interval' })).more
   }
 
   /** These were just published and nobody wanted them: some may have been buried for it, which is told. */

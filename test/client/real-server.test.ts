@@ -102,6 +102,44 @@ test('a subscription is made, changed, paused, resumed and ended', async () => {
   await expect(subscribers.get(made.id)).rejects.toMatchObject({ status: 404 })
 })
 
+test('a pause reaches a worker: what it has fetched ahead goes back, and nothing begins until the queue goes on', async () => {
+  const { client, db, hub, startWorker, completed } = await serve()
+  const release = createSignal()
+  const began: number[] = []
+  const leased = async () => {
+    const { rows } = await db.query<{ count: number }>(
+      `select coalesce(sum(granted), 0)::int as count from ${db.schema}.runs where state = 'leased'`,
+    )
+    return rows[0]?.count ?? 0
+  }
+  await client.publishMany(Array.from({ length: 20 }, () => ({ title: 'x', tags: 'a', payload: 1 })))
+  await startWorker({ tags: 'a', concurrency: 2 }, async ({ id }) => {
+    began.push(id)
+    await release.given
+  })
+  await eventually('it has fetched ahead', async () => (await leased()) > 2)
+  await hub.queues.pause('work')
+  await eventually('it holds only what has begun', async () => (await leased()) === 2)
+  release.give()
+  await eventually('that is completed', async () => (await completed()) === 2)
+  expect(began).toHaveLength(2)
+  await hub.queues.resume('work')
+  await eventually('the rest follows', async () => (await completed()) === 20)
+  expect(new Set(began).size).toBe(began.length)
+})
+
+test('a heartbeat says that the queue is paused', async () => {
+  const { client, hub } = await serve()
+  await client.publish({ title: 'x', tags: 'a', payload: 1 })
+  const [leased] = await client.subscribe({ workerId: 'w', tags: 'a' })
+  if (leased === undefined) throw new Error('nothing was leased')
+  expect(await client.heartbeat(leased)).toMatchObject({ held: false })
+  await hub.queues.pause('work')
+  expect(await client.heartbeat(leased)).toMatchObject({ held: true })
+  await hub.queues.drain('work')
+  expect(await client.heartbeat(leased)).toMatchObject({ held: false })
+})
+
 test('a worker works off a backlog, in order per key', async () => {
   const seen = new Map<string, number[]>()
   const { client, startWorker, completed } = await serve()
@@ -208,11 +246,12 @@ test('a handler that was reset away is told, and the event is run again', async 
 })
 
 async function serve() {
-  const { hub, url } = await servers.open()
+  const { hub, url, db } = await servers.open()
   const client = new PosthornClient({ url })
   return {
     hub,
     url,
+    db,
     client,
     completed: async () => (await client.listEvents({ status: 'COMPLETED', limit: 1 })).total,
     async startWorker(options: WorkerOptions, handler: WorkerHandler) {

@@ -134,6 +134,31 @@ test('queues are listed with their first events', async () => {
   expect(page.headers.get('link')).toContain('rel="next"')
 })
 
+test('a list of queues has no more payloads than one queue, and at most 100 queues', async () => {
+  const api = await servers.open()
+  for (const name of ['a', 'b', 'c']) {
+    await api.call('POST', '/subscribers', {
+      name,
+      via: 'pull',
+      event_types: [name === 'c' ? 'other' : 'note'],
+    })
+  }
+  for (let n = 0; n < 4; n++) {
+    await api.call('POST', '/events', { type: 'note', payload: 'x'.repeat(900_000) })
+  }
+  const { json, text } = await api.call('GET', '/queues')
+  const events = json.queues.map((queue: { id: string; events: object[] }) => [queue.id, queue.events.length])
+  expect(Object.fromEntries(events)).toEqual({ work: 0, a: 4, b: 4, c: 0 })
+  expect(text.length).toBeLessThan(5_500_000)
+  expect(json.queues[1].events[0].payload).toHaveLength(900_000)
+  expect(json.queues[2].events[3]).toMatchObject({ payloadLeftOut: true })
+  expect((await api.call('GET', '/queues?limit=100')).status).toBe(200)
+  const refused = await api.call('GET', '/queues?limit=101')
+  expect(refused.status).toBe(422)
+  expect(refused.json.detail).toContain('limit')
+  await expect(api.hub.queues.list({ limit: 101 })).rejects.toMatchObject({ code: 'BAD_OPTION' })
+})
+
 test('a full work queue answers 429 with Retry-After, and says so before with a header', async () => {
   const api = await servers.open()
   const set = await api.call('PATCH', '/queues/work/config', { maxQueueDepth: 3, highWatermark: 2 })
@@ -257,6 +282,13 @@ test('a start that finds unfinished work records it, and one that finds none doe
       ...{ recoveryCompleteTime: isTime, status: 'completed', worker_id: 'second' },
     },
   ])
+})
+
+test('the largest limit that may be set is taken', async () => {
+  const api = await servers.open()
+  const { status, json } = await api.call('PATCH', '/queues/work/config', { maxQueueDepth: 1_000_000 })
+  expect(status).toBe(200)
+  expect(json.config).toMatchObject({ maxQueueDepth: 1_000_000, highWatermark: 800_000 })
 })
 
 test('bad input is answered by its name and value', async () => {

@@ -37,7 +37,12 @@ test('those who ask together are answered by one look, each about its own subscr
 test('a look is begun after it was asked for, and the next one is another', async () => {
   const { engine, asked, lookout } = await openCounted()
   const no = await engine.subscribe('a', ['a'])
-  expect(await lookout.look([no])).toEqual({ arrivals: false, ready: [], overdue: false, replays: false })
+  expect(await lookout.look([no])).toMatchObject({
+    arrivals: false,
+    ready: [],
+    overdue: false,
+    replays: false,
+  })
   await engine.publish({ type: 'a' })
   expect(await lookout.look([no])).toMatchObject({ ready: [no] })
   expect(asked).toHaveLength(2)

@@ -98,6 +98,7 @@ export const words: Readonly<Record<string, unknown>> = {
   include_logs: 'true',
   action: 'COMPLETED',
   cancelled_event_ids: [],
+  held: false,
   in_flight: 3,
   reason: 'wrong prices',
   cancelled: 1,

@@ -35,14 +35,15 @@ export function settleRoutes(hub: Hub): Route[] {
     defineRoute({
       ...{ method: 'POST', path: '/events/{id}/heartbeat', name: 'heartbeat', scope: 'consume', params },
       summary: 'Keep a lease',
-      description: 'Renews everything that was leased with the same token. Never shortens a lease.',
+      description:
+        'Renews everything that was leased with the same token. Never shortens a lease. With `held` hand back what has not begun.',
       body: { kind: 'json', schema: schemas.heartbeatBody },
       responses: { 200: { description: 'The new end.', schema: schemas.lease } },
       errors: [...leaseErrors, 'LEASE_BUSY'],
       handle: async ({ params, body }) => {
         const { lease: seconds, begun = null, ...claim } = body
         const renew = { leaseMs: seconds === undefined ? null : seconds * 1000, begun }
-        const { leasedUntil, cancelled, token, workerId } = await hub.pull.renew(
+        const { leasedUntil, cancelled, isHeld, token, workerId } = await hub.pull.renew(
           claimOf(params.id, claim),
           renew,
         )
@@ -55,7 +56,7 @@ export function settleRoutes(hub: Hub): Route[] {
               lease_token: token,
               lease_expires_at: leasedUntil,
             },
-            ...{ cancelled: cancelled.includes(params.id), cancelled_event_ids: cancelled },
+            ...{ cancelled: cancelled.includes(params.id), cancelled_event_ids: cancelled, held: isHeld },
           },
         }
       },
