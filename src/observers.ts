@@ -3,6 +3,7 @@ import type { RunnerObserver } from './consume/runner.ts'
 import type { SettleDelivery } from './consume/source.ts'
 import type { LeasedDelivery } from './domain/delivery.ts'
 import type { Subscription } from './domain/subscription.ts'
+import type { MemoryObserver } from './memory/memory.ts'
 import type { Alerts } from './observe/alerts.ts'
 import type { Burial, HubEvents } from './observe/hub-events.ts'
 import type { Logger } from './observe/log.ts'
@@ -79,6 +80,17 @@ export function observePush(hooks: () => Hooks): PushObserver {
       })
     },
     trouble: (error, doing) => hooks().log.error({ err: error, doing }, 'Trouble while working'),
+  }
+}
+
+/** The same for memory queues. */
+export function observeMemory(hooks: () => Hooks): MemoryObserver {
+  return {
+    persisted: (ms) => hooks().metrics.memoryPersistSeconds.observe(ms / 1000),
+    lost: (name) => hooks().log.error({ subscription: name }, 'Another process has taken a memory queue'),
+    recovered: (name, events) =>
+      hooks().log.info({ subscription: name, events }, 'What a memory queue had left was recovered'),
+    buried: (burial) => guard((one: Burial) => tellBurial(hooks(), one), hooks().log)(burial),
   }
 }
 

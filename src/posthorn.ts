@@ -8,7 +8,6 @@ import type { EmbeddedServer } from './db/embedded.ts'
 import { checkReady } from './db/migrate.ts'
 import type { PostgresDatabase } from './db/postgres.ts'
 import { Directory } from './directory.ts'
-import type { Vault } from './dispatch/vault.ts'
 import type { Catalogue, EventFor, EventPattern } from './domain/catalogue.ts'
 import type { LeasedRun } from './domain/delivery.ts'
 import type { EventInput, NewEvent } from './domain/event.ts'
@@ -16,18 +15,28 @@ import type { Subscription } from './domain/subscription.ts'
 import { PosthornError } from './errors.ts'
 import { Hub } from './hub.ts'
 import { LeaseSource, newToken } from './lease-source.ts'
+import { Memory } from './memory/memory.ts'
 import { Alerts } from './observe/alerts.ts'
 import { observeFigures } from './observe/gauges.ts'
 import type { Burial } from './observe/hub-events.ts'
 import type { Logger } from './observe/log.ts'
 import { createMetrics } from './observe/metrics.ts'
 import { observePickup } from './observe/pickup.ts'
-import { guard, observePull, observePush, observeRunner, observeUpkeep, tellBurial } from './observers.ts'
+import {
+  guard,
+  observeMemory,
+  observePull,
+  observePush,
+  observeRunner,
+  observeUpkeep,
+  tellBurial,
+} from './observers.ts'
 import { Admitter } from './operations/admit.ts'
 import type { PublishAnswer } from './operations/publish.ts'
 import { isRouted } from './operations/routes.ts'
 import { readStats } from './operations/stats.ts'
 import { rememberWorker } from './operations/workers.ts'
+import type { PosthornParts, StopOptions } from './parts.ts'
 import { Publisher } from './publish/publisher.ts'
 import { tellPublished } from './published.ts'
 import { Pull } from './pull/pull.ts'
@@ -38,22 +47,7 @@ import type { Loop } from './upkeep/loop.ts'
 import { presenceLoop } from './upkeep/presence.ts'
 import { Upkeep } from './upkeep/upkeep.ts'
 
-export type { HandlerOptions }
-
-export interface StopOptions {
-  /** How long handlers may take to end before they are aborted and handed back. Default 30,000. */
-  readonly graceMs?: number
-}
-
-export interface PosthornParts {
-  readonly config: Config
-  readonly log: Logger
-  readonly db: PostgresDatabase
-  readonly embedded: EmbeddedServer | undefined
-  readonly catalogue: Catalogue | undefined
-  readonly vault: Vault
-  readonly databaseAddresses: readonly string[]
-}
+export type { HandlerOptions, PosthornParts, StopOptions }
 
 /** A hub with its services: handlers, wake-ups and upkeep. Nothing runs before `start()`. */
 export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
@@ -82,24 +76,28 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const processId = randomUUID()
     const channel = `posthorn.${config.schema}`
     const admitter = new Admitter(db)
-    const roster = new Roster(() => ({ db, log, runner: this.#runner, push: this.#push }))
+    const roster = new Roster(() => ({ db, log, runner: this.#runner, push: this.#push, memory }))
     const trouble = (error: unknown, doing: string) =>
       log.error({ err: error, doing }, 'Trouble while working')
     const worker = rememberWorker(db, config.workerId)
     const tell = guard((answer: PublishAnswer, events: readonly NewEvent[]) => {
       tellPublished(publishHooks, answer, events)
     }, log)
+    const buried = guard((burial: Burial) => tellBurial(hooks, burial), log)
+    const memory = new Memory({
+      ...{ db, worker, newToken, trouble, workerId: config.workerId, ...observeMemory(() => hooks) },
+      leased: (run, leaseMs) => leased(run, leaseMs),
+      wake: () => this.#runner.wake(),
+      goOn: (run) => this.#runner.goOn(run),
+      retire: (no) => roster.giveUp(no),
+    })
     const publisher = new Publisher({
-      db,
-      catalogue,
-      requireRoute: config.requireRoute,
-      processId,
-      channel,
+      ...{ db, catalogue, requireRoute: config.requireRoute, processId, channel, trouble, memory },
       idle: async (events) => {
-        const idle = this.#runner.idle(events)
-        return idle.length === 0
+        const subscriptions = this.#runner.idle(events)
+        return subscriptions.length === 0
           ? undefined
-          : { subscriptions: idle, token: newToken(), worker: await worker() }
+          : { subscriptions, token: newToken(), worker: await worker() }
       },
       published: async (answer, events, askedAt) => {
         const taken = this.#runner.take(answer.runs, askedAt)
@@ -107,18 +105,27 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
         tell(answer, events)
         await taken
       },
-      pressed: guard((queues: readonly string[]) => this.#pressed(queues), log),
+      pressed: guard((queue: string) => void this.events.emit('backpressure', { queue }), log),
       took: (ms) => metrics.publishSeconds.observe(ms / 1000),
-      trouble,
     })
-    const buried = guard((burial: Burial) => tellBurial(hooks, burial), log)
     const directory = new Directory(db)
     const leased = (run: LeasedRun, leaseMs: number) => observePickup(metrics, run, leaseMs)
     const pull = new Pull({ db, admitter, directory, trouble, leased, settled: (one) => tellSettled(one) })
     const observe = observePush(() => hooks)
     const push = new Push({ ...config, db, vault, directory, databaseAddresses, observe })
     super({
-      ...{ db, publisher, admitter, metrics, worker, buried, directory, pull, endpoints: push.endpoints },
+      ...{
+        db,
+        publisher,
+        admitter,
+        metrics,
+        worker,
+        buried,
+        directory,
+        pull,
+        memory,
+        endpoints: push.endpoints,
+      },
       ready: () => checkReady(db),
     })
     this.log = log
@@ -152,7 +159,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       prepare: (runs) => push.prepare(runs),
     })
     this.#runner = new Runner({
-      source,
+      source: memory.beside(source),
       pollMs: config.pollMs,
       idlePollMs: config.idlePollMs,
       observe: observeRunner(hooks),
@@ -164,6 +171,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       longPolls: () => pull.waiting,
       connections: () => db.connections,
       stats: () => readStats(db),
+      memory: () => memory.views,
       trouble,
     })
     this.#upkeep = new Upkeep(db, admitter, observeUpkeep({ ...hooks, wake: () => this.wake() }))
@@ -228,6 +236,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     await this.#push.start()
     // After listening: what changes from now on is heard.
     await this.#roster.refresh()
+    await this.memory.start(this.#roster.subscriptions)
     // Somebody may have called stop() meanwhile.
     if (this.#state === 'closed') return
     if (!this.#roster.isEmpty) this.#runner.start()
@@ -244,7 +253,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
 
   /** One step of upkeep, for processes that run it by themselves; true while there is more. */
   async sweep(): Promise<boolean> {
-    await this.#push.probe()
+    await Promise.all([this.#push.probe(), this.memory.sync()])
     return this.#upkeep.sweep()
   }
 
@@ -264,6 +273,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       () => this.#push.stop(),
       () => Promise.all([this.#upkeep.stop(), this.#presence.stop(), this.#listening?.stop()]),
       () => this.#publisher.settled(),
+      () => this.memory.stop(),
       () => this.#upkeep.settled(),
       () => this.#alerts.settled(),
       () => this.#db.close(),
@@ -284,9 +294,5 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
   #subscribersChanged(): void {
     this.directory.forget()
     this.#refresher.soon()
-  }
-
-  #pressed(queues: readonly string[]): void {
-    for (const queue of queues) this.events.emit('backpressure', { queue })
   }
 }

@@ -13,6 +13,8 @@ export interface SettlerOptions {
   /** A statement is done: there is room again, and lanes may go on. */
   readonly done: () => void
   readonly trouble: (error: unknown) => void
+  /** Nobody else's settlement waits for this one. */
+  readonly isAlone?: (ended: EndedAttempt) => boolean
   /** Nobody waits for the answers any more. */
   readonly isOver: () => boolean
 }
@@ -48,7 +50,7 @@ export class Settler {
       const batch: EndedAttempt[] = []
       for (const ended of this.#ended.splice(0, settlementsMax)) {
         // Its own transaction may hold its run locked: nobody else's settlement waits for that.
-        if (ended.attempt.completesIn) void this.#settleUntilDone([ended])
+        if (ended.attempt.completesIn || this.#options.isAlone?.(ended)) void this.#settleUntilDone([ended])
         else batch.push(ended)
       }
       if (batch.length > 0) await this.#settleUntilDone(batch)

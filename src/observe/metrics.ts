@@ -82,6 +82,17 @@ export const metricTable = {
     'How long the oldest delivery has waited that does not wait for its time.',
   ),
   deadLetters: gauge('posthorn_dead_letters', [], 'Dead letters that nobody has redriven.'),
+  memoryUnpersisted: gauge(
+    'posthorn_memory_unpersisted',
+    ['subscription'],
+    'Events of a memory queue of this process that a crash would lose now.',
+  ),
+  memoryPersistSeconds: histogram(
+    'posthorn_memory_persist_seconds',
+    [],
+    shortBuckets,
+    'How long statements took that persist memory queues.',
+  ),
   databaseUp: gauge('posthorn_database_up', [], 'Whether the database answered: 1 or 0.'),
   oldestTransaction: gauge(
     'posthorn_oldest_transaction_seconds',

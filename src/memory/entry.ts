@@ -1,0 +1,67 @@
+import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
+import type { StoredEvent } from '../domain/stored-event.ts'
+import type { Fifo } from './fifo.ts'
+import type { MemoryQueue } from './queue.ts'
+
+/** A delivery that a memory queue owes. */
+export interface Entry {
+  readonly event: StoredEvent
+  readonly lane: Lane | null
+  attempts: number
+  failures: number
+  /** By the clock of the database; null: it does not wait for its time. */
+  dueAtMs: number | null
+  lastError: string | null
+  state: 'waiting' | 'later' | 'out' | 'settled'
+  /** Whether the database has it. `perhaps`: nobody knows, the answer was lost. */
+  stored: 'no' | 'perhaps' | 'yes'
+  /** It may have ended a process: it is attempted alone, until it has succeeded. */
+  isSuspect: boolean
+  /** A transaction of the caller's may complete it, also after its attempt has ended. */
+  completesIn: boolean
+}
+
+/** What is owed under one key, in order. While its head is out, nobody else is. */
+export interface Lane {
+  readonly key: string
+  readonly entries: Fifo<Entry>
+  state: 'waiting' | 'later' | 'out'
+  /** It is about to be kept elsewhere. */
+  isClosing: boolean
+}
+
+/** An entry, leased. */
+export interface MemoryDelivery extends LeasedDelivery {
+  readonly entry: Entry
+}
+
+export class MemoryRun implements LeasedRun {
+  readonly id: number
+  readonly queue: MemoryQueue
+  readonly lane: boolean
+  readonly suspect: boolean
+  readonly leasedUntil: Date
+  readonly deliveries: MemoryDelivery[] = []
+
+  constructor(queue: MemoryQueue, id: number, leasedUntil: Date, first: Entry) {
+    this.queue = queue
+    this.id = id
+    this.leasedUntil = leasedUntil
+    this.lane = first.lane !== null
+    this.suspect = first.isSuspect
+  }
+
+  get subscription(): number {
+    return this.queue.subscription.no
+  }
+
+  get token(): number {
+    return this.queue.token
+  }
+
+  add(entry: Entry): void {
+    const { event, attempts, failures } = entry
+    entry.state = 'out'
+    this.deliveries.push({ run: this, event, attempt: attempts + 1, failures, entry })
+  }
+}
