@@ -69,10 +69,10 @@ export class Door {
 
   /** They were stored after all: if memory could have had them, what is known of their types is outdated. */
   stored(events: readonly NewEvent[], published: readonly Published[]): void {
-    for (const [place, { type }] of events.entries()) {
-      const owed = published[place]?.owed ?? []
-      if (type !== null && owed.length > 0 && owed.every((no) => this.#isUsable(no)))
-        this.#known.routes.delete(type)
+    for (const [place, event] of events.entries()) {
+      const { owed, endsAt } = published[place] as Published
+      if (endsAt !== null || owed.length === 0 || !isPlain(event)) continue
+      if (owed.every((no) => this.#isUsable(no))) this.#known.routes.delete(event.type as string)
     }
   }
 

@@ -73,7 +73,7 @@ export class SplitSource implements Source {
   }
 
   holdsBack(run: LeasedRun): boolean {
-    return this.#options.holdsBack(run)
+    return !this.settlesApart(run) && this.#options.holdsBack(run)
   }
 
   async heartbeat(beats: readonly Beat[]): Promise<readonly HeldLease[]> {

@@ -1,4 +1,4 @@
-import type { Connection, Database } from '../db/database.ts'
+import type { Database } from '../db/database.ts'
 import type { Catalogue } from '../domain/catalogue.ts'
 import { type EventInput, type NewEvent, parseEvent } from '../domain/event.ts'
 import type { CallerTransaction } from '../domain/transaction.ts'
@@ -11,7 +11,7 @@ import {
   publishIn,
 } from '../operations/publish.ts'
 import { portionsOf } from '../portions.ts'
-import { GroupCommit, isKeyed, lockTimeoutMs, statementLimits } from './group-commit.ts'
+import { GroupCommit, impatient, isKeyed, statementLimits } from './group-commit.ts'
 import { Notifier } from './notifier.ts'
 import { refusalError } from './refusal.ts'
 import { validate } from './validate.ts'
@@ -94,7 +94,7 @@ export class Publisher {
     const [event] = (await this.#parseAll([input])) as [NewEvent]
     if (options.tx !== undefined)
       return this.#publishIn(options.tx, [event], options).then(([one]) => one as PublishedEvent)
-    const inMemory = await this.#remember([event])
+    const inMemory = this.#isElsewhere ? undefined : await this.#track(this.#remember([event]))
     if (inMemory !== undefined) return this.#answer(event, inMemory[0] as Published, 'process')
     return this.#answer(
       event,
@@ -121,15 +121,19 @@ export class Publisher {
 
   /** Undefined: memory is not the place for them. */
   async #remember(events: readonly NewEvent[]): Promise<readonly Published[] | undefined> {
-    if (this.#isElsewhere) return undefined
     const calledAt = performance.now()
-    const { memory, published, took } = this.#options
+    const { memory, published } = this.#options
     const answers = await memory.door.take(events)
     if (answers === undefined) return undefined
     this.#tellPressure(answers)
     await published({ published: answers, runs: [] }, events, calledAt)
-    took(performance.now() - calledAt)
     return answers
+  }
+
+  async #rememberOrStore(events: readonly NewEvent[]): Promise<Stored> {
+    const inMemory = this.#isElsewhere ? undefined : await this.#remember(events)
+    if (inMemory !== undefined) return { published: inMemory, durability: 'process' }
+    return { published: await this.#publishAll(events, 'here'), durability: 'durable' }
   }
 
   /** All or nothing, in the order given; throws when a key was used for another event. */
@@ -147,12 +151,8 @@ export class Publisher {
     const events = await this.#parseAll(inputs)
     if (events.length === 0) return []
     if (options.tx !== undefined) return this.#publishIn(options.tx, events, options)
-    const inMemory = await this.#track(this.#remember(events))
-    if (inMemory !== undefined) {
-      return inMemory.map((one, position) => this.#answer(events[position] as NewEvent, one, 'process'))
-    }
-    const published = await this.#track(this.#publishAll(events, 'here'))
-    return published.map((one, position) => this.#answer(events[position] as NewEvent, one))
+    const { published, durability } = await this.#track(this.#rememberOrStore(events))
+    return published.map((one, position) => this.#answer(events[position] as NewEvent, one, durability))
   }
 
   /** Resolves when everything given so far is answered and told. */
@@ -167,7 +167,8 @@ export class Publisher {
     this.#underWay.add(work)
     try {
       const done = await work
-      this.#options.took(performance.now() - calledAt)
+      // What memory has left to the database is not done yet.
+      if (done !== undefined) this.#options.took(performance.now() - calledAt)
       return done
     } finally {
       this.#underWay.delete(work)
@@ -277,6 +278,11 @@ export class Publisher {
 /** Who publishes: this process through the library, or others through it. */
 type Origin = 'here' | 'elsewhere'
 
+interface Stored {
+  readonly published: readonly Published[]
+  readonly durability: Durability
+}
+
 /** The same in a transaction, in which memory can have no part. */
 function takenIn(published: Published): Published {
   const { refused } = published
@@ -288,13 +294,4 @@ function takenIn(published: Published): Published {
 function taken(published: Published): Published {
   if (published.refused !== null) throw refusalError(published.refused)
   return published
-}
-
-/** Statements through it give up soon on what is locked. */
-function impatient(db: Database): Connection & { readonly schema: string } {
-  return {
-    schema: db.schema,
-    query: db.query.bind(db),
-    run: (statement, values) => db.once(statement, values, { lockTimeoutMs }),
-  }
 }
