@@ -29,6 +29,8 @@ const unsettledMax = 10_000
 /** Payloads that may be fetched at once, over all shares. */
 const charsMax = 256 * 2 ** 20
 const troubleDelayMsMax = 2_000
+/** Few enough to be young when they are forgotten: the garbage collector copies what is kept. */
+const settleApartFrom = 128
 /**
  * How long a suspect that waits elsewhere keeps the others waiting: until it begins, and from then on. An endpoint that
  * hangs would hold up all others, and what is sent has done to this process what it could.
@@ -75,6 +77,7 @@ export class Runner {
     this.#settler = new Settler(settling)
     this.#settlerApart = new Settler({
       ...settling,
+      atOnceFrom: settleApartFrom,
       isAlone: ({ settlement }) => settlement.kind === 'bury',
     })
     this.#keeper = new Keeper({

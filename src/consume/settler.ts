@@ -13,6 +13,8 @@ export interface SettlerOptions {
   /** A statement is done: there is room again, and lanes may go on. */
   readonly done: () => void
   readonly trouble: (error: unknown) => void
+  /** So many are not kept until the end of the turn: where settling costs little, what has ended is let go early. */
+  readonly atOnceFrom?: number
   /** Nobody else's settlement waits for this one. */
   readonly isAlone?: (ended: EndedAttempt) => boolean
   /** Nobody waits for the answers any more. */
@@ -39,6 +41,12 @@ export class Settler {
     const { startedAfterMs, executionMs } = attempt.timing(performance.now())
     const { delivery, exchange } = attempt
     this.#ended.push({ attempt, delivery, settlement, startedAfterMs, executionMs, exchange })
+    const { atOnceFrom = Number.POSITIVE_INFINITY } = this.#options
+    if (this.#ended.length >= atOnceFrom) {
+      this.#settling++
+      void this.#settleAll()
+      return
+    }
     if (this.#settling >= (this.#ended.length < settlementsBesideMin ? 1 : 2)) return
     this.#settling++
     // At the end of this turn, so that what ends together is settled together.
@@ -64,7 +72,9 @@ export class Settler {
     for (let troubles = 0; !isOver(); troubles++) {
       try {
         const answers = await source.settle(batch)
-        for (const [position, ended] of batch.entries()) settled(ended, answers[position] as SettleAnswer)
+        for (let at = 0; at < batch.length; at++) {
+          settled(batch[at] as EndedAttempt, answers[at] as SettleAnswer)
+        }
         return
       } catch (error) {
         trouble(error)

@@ -28,6 +28,7 @@ export interface MemoryOptions extends MemoryObserver {
   readonly leased: (run: LeasedRun, leaseMs: number) => void
   readonly wake: () => void
   readonly goOn: (run: LeasedRun) => void
+  readonly take: (runs: readonly LeasedRun[], askedAt: number) => Promise<void>
   /** Nothing more of it may begin here. */
   readonly retire: (subscription: number) => void
   readonly trouble: (error: unknown, doing: string) => void
@@ -98,7 +99,7 @@ export class Memory {
   /** Both sources as one. */
   beside(database: Source): Source {
     return new SplitSource({
-      ...{ memory: this.#source, database, trouble: this.#options.trouble },
+      ...{ memory: this.#source, database, take: this.#options.take, trouble: this.#options.trouble },
       isInMemory: (no) => this.#queues.has(no),
       holdsBack: (run) => this.#heldBack.holds(run),
     })

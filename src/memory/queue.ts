@@ -246,15 +246,12 @@ export class MemoryQueue {
 
   /** One that has been tried before has a run of its own. */
   #fill(run: MemoryRun, entriesMax: number): void {
-    for (let left = Math.min(entriesMax, runMax); left > 0; left--) {
-      const next = this.#waiting.next()
-      if (next === undefined || 'entries' in next) return
-      if (run.deliveries.length > 0 && !this.#waiting.isFresh) return
-      const isFresh = this.#waiting.isFresh
+    if (!this.#waiting.isFresh) {
+      run.add(this.#waiting.next() as Entry)
       this.#waiting.take()
-      run.add(next)
-      if (!isFresh) return
+      return
     }
+    for (const entry of this.#waiting.takeFresh(Math.min(entriesMax, runMax))) run.add(entry)
   }
 
   #putBack(entry: Entry, run: MemoryRun): void {

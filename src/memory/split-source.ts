@@ -20,37 +20,50 @@ export interface SplitSourceOptions {
   readonly isInMemory: (subscription: number) => boolean
   /** Whether a run of the database has to wait for what its lane has in memory. */
   readonly holdsBack: (run: LeasedRun) => boolean
+  /** Hands the runner what the database had. */
+  readonly take: (runs: readonly LeasedRun[], askedAt: number) => Promise<void>
   readonly trouble: (error: unknown, doing: string) => void
 }
 
 /** How long the database can be left alone while memory alone has enough to do. */
-const lookEveryMs = 100
+const askEveryMs = 100
 
 /** Two sources behind one runner: each run goes back to where it came from. */
 export class SplitSource implements Source {
   readonly #options: SplitSourceOptions
-  #lookedAt = Number.NEGATIVE_INFINITY
+  #askedAt = Number.NEGATIVE_INFINITY
+  #asking: Promise<void> | undefined
 
   constructor(options: SplitSourceOptions) {
     this.#options = options
   }
 
-  /** What memory has is given at once if nobody else asks; else the database is asked as well. */
+  /** What memory has is given at once, whatever the database does: it is asked beside, or if memory has nothing. */
   async lease(wants: readonly Want[]): Promise<LeaseAnswer> {
-    const { memory, database, isInMemory, trouble } = this.#options
+    const { memory, database, isInMemory } = this.#options
     const runs = memory.take(wants)
-    const isEnough = runs.length > 0 && performance.now() - this.#lookedAt < lookEveryMs
-    const rest = isEnough ? wants.filter(({ subscription }) => !isInMemory(subscription)) : wants
-    if (rest.length === 0) return { runs, again: true }
+    if (runs.length === 0 && this.#asking === undefined) return database.lease(wants)
+    if (runs.length === 0) {
+      await this.#asking
+      return { runs, again: true }
+    }
+    const isDue = performance.now() - this.#askedAt >= askEveryMs
+    const rest = isDue ? wants : wants.filter(({ subscription }) => !isInMemory(subscription))
+    if (rest.length > 0 && this.#asking === undefined) this.#asking = this.#ask(rest)
+    return { runs, again: true }
+  }
+
+  async #ask(wants: readonly Want[]): Promise<void> {
+    const { database, take, trouble } = this.#options
+    const askedAt = performance.now()
+    this.#askedAt = askedAt
     try {
-      const found = await database.lease(rest)
-      return { ...found, runs: [...runs, ...found.runs] }
+      const { runs } = await database.lease(wants)
+      if (runs.length > 0) await take(runs, askedAt)
     } catch (error) {
-      if (runs.length === 0) throw error
       trouble(error, 'leasing')
-      return { runs, again: false }
     } finally {
-      this.#lookedAt = performance.now()
+      this.#asking = undefined
     }
   }
 

@@ -54,6 +54,19 @@ export class Waiting {
     return entry !== undefined && entry.event.id < this.#ready.rank
   }
 
+  /** Takes out as many as have never been tried, have no lane, and are next. */
+  takeFresh(entriesMax: number): Entry[] {
+    const taken: Entry[] = []
+    const before = this.#ready.rank
+    while (taken.length < entriesMax) {
+      const entry = this.#fresh.peek()
+      if (entry === undefined || entry.event.id > before) break
+      this.#fresh.shift()
+      taken.push(entry)
+    }
+    return taken
+  }
+
   /** Takes out what `next` said. */
   take(): void {
     if (this.isFresh) this.#fresh.shift()

@@ -9,19 +9,18 @@ const threshold = 10
 const batchMax = 8
 /** What may be in memory only: publishers wait at twice the threshold, and one batch may be on its way. */
 const lostMax = 2 * threshold + batchMax
-const generationsMax = 200
 
 /**
- * @param {{ connection: object, seed: number, secs: number, every?: number }} options `every`: only each n-th word, from
- *   one that the seed chooses; else all of them, and again as long as there is time
+ * @param {{ connection: object, seed: number, secs: number, every?: number, killsMax?: number }} options `every`: only each
+ *   n-th word, from one that the seed chooses; else all of them, and again as long as there is time
  */
-export async function run({ connection, seed, secs, every = 1 }) {
+export async function run({ connection, seed, secs, every = 1, killsMax = 200 }) {
   const world = await openWorld({ connection, name: 'memory' })
   const deadline = monotonicUs() + secs * 1e6
   const state = { generation: 0, deaths: [], violations: [], owed: new Set() }
   try {
     await live(world, state, { seed, wordsMax: 0, batches: 2 })
-    do await killAtEveryWord(world, state, { seed, every })
+    do await killAtEveryWord(world, state, { seed, every, killsMax })
     while (monotonicUs() < deadline)
     await finish(world, state, { seed })
     return { counts: countsOf(state, world.history()), violations: state.violations }
@@ -30,8 +29,9 @@ export async function run({ connection, seed, secs, every = 1 }) {
   }
 }
 
-async function killAtEveryWord(world, state, { seed, every }) {
-  for (let wordsMax = 1 + (seed % every); wordsMax < generationsMax; wordsMax += every) {
+async function killAtEveryWord(world, state, { seed, every, killsMax }) {
+  for (let kills = 0; kills < killsMax; kills++) {
+    const wordsMax = 1 + (seed % every) + kills * every
     const { signal } = await live(world, state, { seed, wordsMax, batches: 6 })
     if (signal !== 'SIGKILL') return
   }
@@ -43,7 +43,7 @@ async function finish(world, state, { seed }) {
     `create or replace function __schema__.clock() returns timestamptz language sql stable
     as 'select statement_timestamp() + interval ''2 h'''`,
   )
-  await live(world, state, { seed, wordsMax: 0, batches: 0 })
+  await live(world, state, { seed, wordsMax: 0, batches: 0, isLast: true })
   const { unsettled } = await persisted(world)
   for (const id of unsettled) state.violations.push(`left over: ${id} was never settled`)
   const done = new Set(
@@ -58,11 +58,11 @@ async function finish(world, state, { seed }) {
 }
 
 /** One process from its start to its end, and what it must not have done. */
-async function live(world, state, { seed, wordsMax, batches }) {
+async function live(world, state, { seed, wordsMax, batches, isLast = false }) {
   const before = await persisted(world)
   // As long as a process that has vanished keeps its queue.
   await world.query('update __schema__.memory_queues set held_until = __schema__.clock()')
-  const config = { seed, wordsMax, batches, threshold, batchMax }
+  const config = { seed, wordsMax, batches, isLast, threshold, batchMax }
   const child = await world.startProcess('memory.js', config)
   const end = await child.ended
   if (end.signal !== 'SIGKILL' && end.code !== 0) throw new Error(`A worker failed: ${end.complaint}`)
