@@ -13,6 +13,8 @@ export interface Entry {
   dueAtMs: number | null
   lastError: string | null
   state: 'waiting' | 'later' | 'out' | 'settled'
+  /** The last one that it was leased with: what earlier ones say does not count any more. */
+  run: MemoryRun | null
   /** Whether the database has it. `perhaps`: nobody knows, the answer was lost. */
   stored: 'no' | 'perhaps' | 'yes'
   /** It may have ended a process: it is attempted alone, until it has succeeded. */
@@ -62,6 +64,11 @@ export class MemoryRun implements LeasedRun {
   add(entry: Entry): void {
     const { event, attempts, failures } = entry
     entry.state = 'out'
+    entry.run = this
     this.deliveries.push({ run: this, event, attempt: attempts + 1, failures, entry })
   }
+}
+
+export function isOutWith(entry: Entry, run: LeasedRun): boolean {
+  return entry.state === 'out' && entry.run === run
 }

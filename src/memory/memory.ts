@@ -125,9 +125,15 @@ export class Memory {
   /** Claims and loads those of these that are kept in memory; what others have left there goes to the database. */
   async start(subscriptions: readonly Subscription[]): Promise<void> {
     await this.sync()
-    for (const subscription of subscriptions) {
-      if (subscription.storage === 'memory') await this.#open(subscription)
-      else await this.#move(subscription)
+    try {
+      for (const subscription of subscriptions) {
+        if (subscription.storage === 'memory') await this.#open(subscription)
+        else await this.#move(subscription)
+      }
+    } catch (error) {
+      // All or none: nobody keeps those that were claimed before.
+      await this.#closeAll()
+      throw error
     }
     if (this.#queues.size > 0) this.#ticker ??= setInterval(() => this.#tick(), tickMs)
   }
@@ -162,6 +168,10 @@ export class Memory {
     clearInterval(this.#ticker)
     this.#timer.stop()
     await this.door.settled()
+    await this.#closeAll()
+  }
+
+  async #closeAll(): Promise<void> {
     await Promise.all([...this.#queues.values()].map(({ queue }) => this.#close(queue, 'give up')))
   }
 

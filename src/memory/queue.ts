@@ -1,7 +1,7 @@
 import type { Want } from '../consume/source.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
 import type { Subscription } from '../domain/subscription.ts'
-import { type Entry, type Lane, type MemoryDelivery, MemoryRun } from './entry.ts'
+import { type Entry, isOutWith, type Lane, type MemoryDelivery, MemoryRun } from './entry.ts'
 import { Fifo } from './fifo.ts'
 import { type Ended, Ledger } from './ledger.ts'
 import { headOf, Waiting } from './waiting.ts'
@@ -159,7 +159,7 @@ export class MemoryQueue {
 
   /** It is tried again, after a while. */
   postpone({ entry, run }: MemoryDelivery, { executionMs, ...change }: Postponement): void {
-    if (entry.state !== 'out') return
+    if (!isOutWith(entry, run)) return
     if (change.failures > 0 && entry.failures === 0) this.#retries++
     Object.assign(entry, change)
     this.ledger.tried(entry, executionMs)
@@ -168,15 +168,13 @@ export class MemoryQueue {
 
   /** As if it had not been leased. */
   release({ entry, run }: MemoryDelivery): void {
-    if (entry.state === 'out') this.#putBack(entry, run as MemoryRun)
+    if (isOutWith(entry, run)) this.#putBack(entry, run as MemoryRun)
   }
 
   /** What is left of a run is nobody's any more. */
   releaseRun(run: MemoryRun): void {
     // Backwards: of a lane the last to come back is its head, and then the lane waits.
-    for (const delivery of [...run.deliveries].reverse()) {
-      if (delivery.entry.state === 'out' && delivery.run === run) this.release(delivery)
-    }
+    for (const delivery of [...run.deliveries].reverse()) this.release(delivery)
   }
 
   /** Nothing more enters it: it is about to be kept elsewhere. */
@@ -212,6 +210,7 @@ export class MemoryQueue {
       lane,
       ...standing,
       state: 'waiting',
+      run: null,
       stored: 'no',
       completesIn: false,
     }
@@ -264,7 +263,7 @@ export class MemoryQueue {
     }
     // The rest of the lane's run has not begun, and goes back with its head.
     if (lane.entries.peek() !== entry) return
-    for (const other of run.deliveries) if (other.entry.state === 'out') this.#undo(other.entry)
+    for (const other of run.deliveries) if (isOutWith(other.entry, run)) this.#undo(other.entry)
     this.#waiting.add(lane)
   }
 

@@ -1,6 +1,7 @@
 import { numberArray, textArray } from '../db/array.ts'
 import { type Database, defineStatement } from '../db/database.ts'
 import type { SubscriptionStatus } from '../domain/subscription.ts'
+import { PosthornError } from '../errors.ts'
 
 export interface DrawRequest {
   /** How many ids. */
@@ -42,13 +43,14 @@ export function laneName(subscription: number, key: string): string {
 /** One look for all publishes that wait for it: everything that was committed before is seen. */
 export async function drawMemory(db: Database, request: DrawRequest): Promise<Draw> {
   const { events, types, queues, keys } = request
-  const [row] = await db.run<DrawRow>(drawStatement(db), [
+  const values = [
     events,
     textArray(types),
     numberArray(queues.map(({ no }) => no)),
     numberArray(queues.map(({ token }) => token)),
     keys.length === 0 ? null : textArray(keys),
-  ])
+  ]
+  const [row] = await db.run<DrawRow>(drawStatement(db), values).catch(withoutDoubt)
   const [version, nowMs, ids, routes, held, busy] = row as DrawRow
   return {
     version,
@@ -58,6 +60,12 @@ export async function drawMemory(db: Database, request: DrawRequest): Promise<Dr
     held: new Map(held),
     busyLanes: new Set(busy?.map(([no, key]) => laneName(no, key))),
   }
+}
+
+/** Nothing is stored, so it makes no difference whether ids were drawn. */
+function withoutDoubt(error: unknown): never {
+  const isDoubt = error instanceof PosthornError && error.code === 'COMMIT_UNKNOWN'
+  throw isDoubt ? new PosthornError('DATABASE_UNAVAILABLE', { reason: 'the connection broke' }) : error
 }
 
 type DrawRow = [

@@ -70,7 +70,7 @@ async function live(world, state, { seed, wordsMax, batches, isLast = false }) {
   const after = await persisted(world)
   state.generation++
   judgeLife(state, { before, after, history, world: world.history() })
-  if (end.signal === 'SIGKILL') state.deaths.push({ lost: lostOf(history, before, after), history })
+  if (end.signal === 'SIGKILL') state.deaths.push({ lost: lostOf(history, after), history })
   for (const id of after.unsettled) state.owed.add(id)
   return end
 }
@@ -105,12 +105,12 @@ function judgeLife(state, { before, after, history, world }) {
   for (const id of before.unsettled) {
     if (!done.has(id) && !unsettled.has(id)) say(`${id} was persisted before, and is lost`)
   }
-  const lost = lostOf(history, before, after)
+  const lost = lostOf(history, after)
   if (lost > lostMax) say(`${lost} are lost, more than ${lostMax}`)
 }
 
 /** How many were answered for, not done, and are nowhere. */
-function lostOf(history, before, after) {
+function lostOf(history, after) {
   const done = new Set(history.filter(isDone).map(({ id }) => id))
   const kept = (id) => after.unsettled.has(id) || after.stored.has(id) || done.has(id)
   return history.filter(({ kind, id }) => kind === 'published' && !kept(id)).length
