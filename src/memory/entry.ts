@@ -1,5 +1,5 @@
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
-import type { StoredEvent } from '../domain/stored-event.ts'
+import { type StoredEvent, youngCopy } from '../domain/stored-event.ts'
 import type { Fifo } from './fifo.ts'
 import type { MemoryQueue } from './queue.ts'
 
@@ -65,7 +65,7 @@ export class MemoryRun implements LeasedRun {
     const { event, attempts, failures } = entry
     entry.state = 'out'
     entry.run = this
-    this.deliveries.push({ run: this, event, attempt: attempts + 1, failures, entry })
+    this.deliveries.push({ run: this, event: youngCopy(event), attempt: attempts + 1, failures, entry })
   }
 }
 

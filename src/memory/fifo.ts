@@ -1,6 +1,6 @@
 /** First in, first out, without moving what waits each time something leaves. */
 export class Fifo<Item> {
-  #items: Item[] = []
+  #items: (Item | undefined)[] = []
   #from = 0
 
   get size(): number {
@@ -17,7 +17,9 @@ export class Fifo<Item> {
 
   shift(): Item | undefined {
     if (this.size === 0) return undefined
-    const item = this.#items[this.#from++]
+    const item = this.#items[this.#from]
+    // What has left is let go at once: the garbage collector copies what is kept.
+    this.#items[this.#from++] = undefined
     if (this.#from > 1_000 && this.#from * 2 > this.#items.length) this.#trim()
     return item
   }
@@ -30,7 +32,7 @@ export class Fifo<Item> {
 
   /** Keeps only those. */
   filter(isKept: (item: Item) => boolean): void {
-    this.#items = this.#items.slice(this.#from).filter(isKept)
+    this.#items = [...this].filter(isKept)
     this.#from = 0
   }
 

@@ -209,7 +209,8 @@ export class Ledger {
     if (entry.stored !== 'yes') this.#unsavedCount--
     this.#changed.delete(entry)
     if (entry.isSuspect) this.#suspects--
-    if (this.#settledInside > 1_000 && this.#settledInside * 2 > this.#order.size) this.#tidy()
+    if (this.#order.peek() === entry) this.#advance()
+    else if (this.#settledInside > 1_000 && this.#settledInside * 2 > this.#order.size) this.#tidy()
   }
 
   #count(id: number, executionMs: number | null): void {

@@ -75,6 +75,8 @@ export class Persister {
       this.#persisting = undefined
     })
     await this.#persisting
+    // As many as that may have come in meanwhile.
+    this.added()
   }
 
   /** The same, and records how far the queue has come. */
