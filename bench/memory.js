@@ -3,7 +3,8 @@
  * Goal: at least 4 × our own drain of a durable queue (B1), or 400,000 events/s if that is less; and no more memory
  * after a million events than before.
  *
- * Measured is the time from resuming the queue until the last event is settled and that is persisted.
+ * Measured is the time from resuming the queue until the last event is settled and that is persisted. The handlers of
+ * both look at nothing but the event's id: parsing a payload takes a third as long as all the rest that memory does.
  */
 import { posthorn, posthornMemory, printSettings, takingPart } from './contenders.js'
 import { compare, verdict } from './rounds.js'
@@ -33,10 +34,16 @@ await stayFlat()
 
 async function drain(contender) {
   const record = createRecord(count)
-  const seconds = await contender.drain(servers, { events: makeEvents(count), record, limitMs: 120_000 })
+  const request = { events: makeEvents(count), record, limitMs: 120_000, numberOf: byId }
+  const seconds = await contender.drain(servers, request)
   record.verify(contender.name)
   note(contender, count / seconds)
   return { 'events/s': count / seconds }
+}
+
+/** In a schema of its own the ids of events are 1, 2, 3 … */
+function byId(event) {
+  return event.id - 1
 }
 
 /** Rounds turn round, so that either may come first. */

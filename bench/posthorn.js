@@ -21,11 +21,11 @@ export const posthorn = {
   },
 
   /** From start() until every event has run and none is waiting or leased. */
-  async drain(servers, { events, record, limitMs }) {
+  async drain(servers, { events, record, limitMs, numberOf = inPayload }) {
     const schema = nextSchema('posthorn')
     const pool = openPool(servers)
     await subscribe(servers, schema)
-    const hub = await openHub(servers, schema, (event) => record.ran(event.payload.n))
+    const hub = await openHub(servers, schema, (event) => record.ran(numberOf(event)))
     for (const batch of inBatches(events, 1000)) await hub.publishMany(batch.map(toEvent))
     await pool.query('checkpoint')
 
@@ -92,8 +92,8 @@ export const posthornMemory = {
   settings: { memory: `${defaults}, storage memory, maxQueueDepth raised, publishMany in batches of 1,000` },
 
   /** From resuming the queue until every event has run and that is persisted. */
-  async drain(servers, { events, record, limitMs }) {
-    const { hub, pool, schema, close } = await openMemory(servers, record)
+  async drain(servers, { events, record, limitMs, numberOf = inPayload }) {
+    const { hub, pool, schema, close } = await openMemory(servers, (event) => record.ran(numberOf(event)))
     await setStatus(pool, schema, 'paused')
     await waitUntil(() => statusOf(hub) === 'paused', { what: 'a paused queue' })
     for (const batch of inBatches(events, 1000)) await hub.publishMany(batch.map(toEvent))
@@ -111,7 +111,7 @@ export const posthornMemory = {
 
   /** From the first publish until the last event has run and that is persisted; `onBatch` is called after each 1,000. */
   async publishAndDrain(servers, { events, record, limitMs, onBatch = () => undefined }) {
-    const { hub, close } = await openMemory(servers, record)
+    const { hub, close } = await openMemory(servers, (event) => record.ran(inPayload(event)))
     const begin = performance.now()
     for (const batch of inBatches(events, 1000)) {
       await hub.publishMany(batch.map(toEvent))
@@ -125,11 +125,11 @@ export const posthornMemory = {
   },
 }
 
-async function openMemory(servers, record) {
+async function openMemory(servers, handle) {
   const schema = nextSchema('posthorn')
   const pool = openPool(servers)
   const options = { storage: 'memory', maxQueueDepth: 1_000_000 }
-  const hub = await openHub(servers, schema, (event) => record.ran(event.payload.n), options)
+  const hub = await openHub(servers, schema, handle, options)
   await hub.start()
   return {
     ...{ hub, pool, schema },
@@ -145,6 +145,9 @@ async function openMemory(servers, record) {
     },
   }
 }
+
+/** Which of the events of a run it is. */
+const inPayload = (event) => event.payload.n
 
 const statusOf = (hub) => hub.memory.views[0].subscription.status
 

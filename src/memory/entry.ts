@@ -23,6 +23,26 @@ export interface Entry {
   completesIn: boolean
 }
 
+/** What is known of an entry that comes in. */
+export interface Arrival {
+  readonly event: StoredEvent
+  readonly laneKey: string | null
+}
+
+/** What becomes of an entry that is tried again. */
+export interface Postponement extends Pick<Entry, 'attempts' | 'failures' | 'dueAtMs' | 'lastError'> {
+  readonly executionMs: number
+}
+
+/** How an entry stood when it was persisted. */
+export interface Standing {
+  readonly attempts: number
+  readonly failures: number
+  readonly dueAtMs: number | null
+  readonly lastError: string | null
+  readonly isSuspect: boolean
+}
+
 /** What is owed under one key, in order. While its head is out, nobody else is. */
 export interface Lane {
   readonly key: string

@@ -226,6 +226,7 @@ export class Memory {
     const { no: subscription } = queue.subscription
     const { persister } = this.#queues.get(subscription) as OpenQueue
     const claim = { subscription, token: queue.token, worker }
+    queue.close()
     try {
       if (how === 'forget') await forgetMemory(db, claim)
       else if (!queue.isLost) await persister.checkpoint('stop')

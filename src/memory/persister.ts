@@ -21,6 +21,8 @@ const pageLimits = { rowsMax: 2_000, charsMax: 8 * 2 ** 20 }
 /** How long a change may wait to be written, and how often the queue is kept whether or not anything changed. */
 const changedMs = 1_000
 const keptMs = 1_500
+/** How long handlers have to be faster than a persist at the threshold. */
+const soonMs = 5
 /** How often how far it has come is recorded, if it has moved. */
 const checkpointMs = 60_000
 const compactRowsMax = 5_000
@@ -31,6 +33,7 @@ export class Persister {
   readonly #options: PersisterOptions
   readonly #queue: MemoryQueue
   #persisting: Promise<void> | undefined
+  #soon: NodeJS.Timeout | undefined
   #compacting: Promise<void> | undefined
   #persistedAt: number
   #checkpointAt: number
@@ -45,10 +48,17 @@ export class Persister {
     this.#recorded = queue.ledger.checkpoint
   }
 
-  /** Something came in. */
+  /** Something came in. A moment later it may be settled: then it is never written. */
   added(): void {
-    if (this.#queue.ledger.unsaved < this.#threshold || this.#persisting !== undefined) return
-    void this.#beside(this.persist())
+    if (!this.#isDue) return
+    this.#soon ??= setTimeout(() => {
+      this.#soon = undefined
+      if (this.#isDue) void this.#beside(this.persist())
+    }, soonMs)
+  }
+
+  get #isDue(): boolean {
+    return this.#queue.ledger.unsaved >= this.#threshold && this.#persisting === undefined
   }
 
   /** Looked at several times a second. */
@@ -98,6 +108,7 @@ export class Persister {
 
   /** Resolves when nothing is being written. */
   async settled(): Promise<void> {
+    clearTimeout(this.#soon)
     await this.#persisting?.catch(() => undefined)
     await this.#compacting
   }

@@ -1,7 +1,16 @@
 import type { Want } from '../consume/source.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
 import type { Subscription } from '../domain/subscription.ts'
-import { type Entry, isOutWith, type Lane, type MemoryDelivery, MemoryRun } from './entry.ts'
+import {
+  type Arrival,
+  type Entry,
+  isOutWith,
+  type Lane,
+  type MemoryDelivery,
+  MemoryRun,
+  type Postponement,
+  type Standing,
+} from './entry.ts'
 import { Fifo } from './fifo.ts'
 import { type Ended, Ledger } from './ledger.ts'
 import { headOf, Waiting } from './waiting.ts'
@@ -21,26 +30,6 @@ export interface MemoryQueueOptions {
   readonly emptied: () => void
 }
 
-/** What is known of an entry that comes in. */
-export interface Arrival {
-  readonly event: StoredEvent
-  readonly laneKey: string | null
-}
-
-/** What becomes of an entry that is tried again. */
-export interface Postponement extends Pick<Entry, 'attempts' | 'failures' | 'dueAtMs' | 'lastError'> {
-  readonly executionMs: number
-}
-
-/** How an entry stood when it was persisted. */
-export interface Standing {
-  readonly attempts: number
-  readonly failures: number
-  readonly dueAtMs: number | null
-  readonly lastError: string | null
-  readonly isSuspect: boolean
-}
-
 /**
  * The deliveries that one subscription is owed, in the memory of this process: what waits, what is out, and what waits
  * for its time. A lane has at most one run out. What has to be written of it is in its ledger.
@@ -58,7 +47,7 @@ export class MemoryQueue {
   #out = 0
   #retries = 0
   #chars = 0
-  #state: 'open' | 'lost' = 'open'
+  #state: 'open' | 'closing' | 'lost' = 'open'
 
   constructor({ subscription, token, checkpoint, now, emptied }: MemoryQueueOptions) {
     this.subscription = subscription
@@ -125,7 +114,7 @@ export class MemoryQueue {
     this.#waiting.promote(this.#now())
     const runs: MemoryRun[] = []
     let left = want.eventsMax
-    while (left > 0 && runs.length < Math.max(want.runsMax, 1) && !this.isLost) {
+    while (left > 0 && runs.length < Math.max(want.runsMax, 1) && this.#state === 'open') {
       const next = this.#waiting.next()
       if (next === undefined || (headOf(next).isSuspect && (!want.suspects || runs.length > 0))) break
       const run = new MemoryRun(this, ++this.#runs, new Date(this.#now() + leaseMs), headOf(next))
@@ -196,6 +185,11 @@ export class MemoryQueue {
       this.#drop(entry)
       this.ledger.moved(entry)
     }
+  }
+
+  /** Nothing more is given out: it is about to be given up. */
+  close(): void {
+    if (!this.isLost) this.#state = 'closing'
   }
 
   /** It is another's now: nothing more is given out or written. */
