@@ -91,13 +91,13 @@ create function __schema__.route_looked_into(
   where s.conditions is null or __schema__.meets(s.conditions, route_looked_into.payload, f.fields)
 $$;
 
--- As seed 002 writes it. A payload may be JSON that jsonb cannot hold: it is then left out, and fails nobody.
+-- As seed 002 writes it. A payload that is long, or JSON that jsonb cannot hold, is left out, and fails nobody.
 create function __schema__.memory_document(m __schema__.memory_events) returns jsonb language plpgsql stable as $$
 declare
   readable jsonb;
 begin
   begin
-    readable := m.payload::jsonb;
+    readable := case when length(m.payload) <= 65536 then m.payload::jsonb end;
   exception when data_exception or program_limit_exceeded then
     readable := null;
   end;

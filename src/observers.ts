@@ -88,7 +88,8 @@ export function observePush(hooks: () => Hooks): PushObserver {
 export function observeMemory(hooks: () => Hooks): MemoryObserver {
   return {
     persisted: (ms) => hooks().metrics.memoryPersistSeconds.observe(ms / 1000),
-    lost: (name) => hooks().log.error({ subscription: name }, 'Another process has taken a memory queue'),
+    lost: (name, unpersisted) =>
+      hooks().log.error({ subscription: name, unpersisted }, 'Another process has taken a memory queue'),
     recovered: (name, events) =>
       hooks().log.info({ subscription: name, events }, 'What a memory queue had left was recovered'),
     buried: (burial) => guard((one: Burial) => tellBurial(hooks(), one), hooks().log)(burial),

@@ -38,8 +38,8 @@ export interface MemoryOptions extends MemoryObserver {
 export interface MemoryObserver {
   /** How long a statement took. */
   persisted(ms: number): void
-  /** Another process has the queue. */
-  lost(name: string): void
+  /** Another process has the queue, and does not have what was not persisted. */
+  lost(name: string, unpersisted: number): void
   /** A start has found these. */
   recovered(name: string, events: number): void
   buried(burial: Burial): void
@@ -238,6 +238,7 @@ export class Memory {
       trouble(error, 'giving a memory queue up')
     } finally {
       this.#queues.delete(subscription)
+      this.#heldBack.look()
     }
   }
 
@@ -245,7 +246,7 @@ export class Memory {
     if (queue.isLost) return
     queue.lose()
     this.#queues.delete(queue.subscription.no)
-    this.#options.lost(queue.subscription.name)
+    this.#options.lost(queue.subscription.name, queue.ledger.unsaved)
     this.#options.retire(queue.subscription.no)
   }
 }

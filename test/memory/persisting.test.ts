@@ -333,3 +333,22 @@ async function recordWrites(schema: string): Promise<void> {
       for each row execute function ${schema}.record_write()`)
   }
 }
+
+test('a payload that no jsonb can hold, or a long one, is left out of the document and loaded as it was', async () => {
+  const first = await hubs.open({ schema: 'odd' })
+  first.hub.on('t', { ...inMemory, concurrency: 1 }, never)
+  await first.hub.start()
+  const texts = ['"\\u0000"', '1e400000', `"${'x'.repeat(70_000)}"`, '{"a":1, "a" : 2}']
+  for (const payloadText of texts) await first.hub.publish({ type: 't', payloadText })
+  await first.hub.stop({ graceMs: 0 })
+  const [state] = await rows(`select events from odd.event_queue_state where id = 'm'`)
+  const { events } = state as { events: { payload: unknown }[] }
+  expect(events.map(({ payload }) => payload)).toEqual([null, null, null, { a: 2 }])
+
+  const second = await hubs.open({ schema: 'odd' })
+  const seen: string[] = []
+  second.hub.on('t', { ...inMemory, concurrency: 1 }, ({ payloadText }) => void seen.push(payloadText))
+  await second.hub.start()
+  await second.drain()
+  expect(seen).toEqual(texts)
+})
