@@ -38,7 +38,8 @@ export class HeldBack {
 
   /** Some lane in memory is empty now. */
   look(): void {
-    for (const run of this.#waiting) {
+    // A copy: whoever has to wait on is put back.
+    for (const run of [...this.#waiting]) {
       this.#waiting.delete(run)
       if (!this.holds(run)) this.#options.goOn(run)
     }

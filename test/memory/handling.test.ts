@@ -158,6 +158,40 @@ describe('a lane', () => {
     expect(durabilities).toEqual(['process', 'process', 'durable', 'durable', 'durable'])
     expect(await hub.publish(inLane(6))).toMatchObject({ durability: 'process' })
   })
+
+  test.each([1, 2, 3])(
+    'keeps its order whichever way each of its events goes (seed %i)',
+    async (seed) => {
+      const { hub } = await hubs.open({ pollMs: 5 })
+      const random = randomOf(seed)
+      const lanes = new Map<string, { seen: number[]; isOut: boolean }>()
+      const faults: string[] = []
+      const retry = { kind: 'fixed', delayMs: 10, failuresMax: 50 } as const
+      hub.on('t', { ...inMemory, retry, concurrency: 4 }, async ({ payload, orderingKey }) => {
+        const lane = lanes.get(orderingKey as string) as { seen: number[]; isOut: boolean }
+        if (lane.isOut) faults.push(`${orderingKey} is out twice`)
+        lane.isOut = true
+        await new Promise(setImmediate)
+        lane.isOut = false
+        if (random() < 0.1) throw new Error('not yet')
+        lane.seen.push(payload as number)
+      })
+      await hub.start()
+      const durabilities = new Set<string>()
+      for (let n = 0; n < 400; n++) {
+        const orderingKey = `k${Math.floor(random() * 4)}`
+        if (!lanes.has(orderingKey)) lanes.set(orderingKey, { seen: [], isOut: false })
+        const more = random() < 0.1 ? { idempotencyKey: `i${n}` } : {}
+        durabilities.add((await hub.publish({ type: 't', payload: n, orderingKey, ...more })).durability)
+      }
+      const seen = () => [...lanes.values()].reduce((sum, lane) => sum + lane.seen.length, 0)
+      await eventually('all are done', () => seen() >= 400)
+      expect(faults).toEqual([])
+      for (const lane of lanes.values()) expect(lane.seen).toEqual([...lane.seen].sort((a, b) => a - b))
+      expect(durabilities.size).toBe(2)
+    },
+    30_000,
+  )
 })
 
 describe('a burial', () => {
@@ -306,3 +340,12 @@ describe('a queue that is', () => {
     await client.end()
   })
 })
+
+/** The same chances for the same seed. */
+function randomOf(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (Math.imul(state, 1_103_515_245) + 12_345) & 0x7fff_ffff
+    return state / 0x8000_0000
+  }
+}
