@@ -2,7 +2,7 @@
 import { bullmq } from './bullmq.js'
 import { graphileWorker } from './graphile-worker.js'
 import { pgBoss } from './pg-boss.js'
-import { posthorn } from './posthorn.js'
+import { posthorn, posthornMemory } from './posthorn.js'
 
 export function takingPart(servers, contenders) {
   const only = process.env.BENCH_ONLY?.split(',')
@@ -18,4 +18,4 @@ export function printSettings(contenders, question) {
   }
 }
 
-export { bullmq, graphileWorker, pgBoss, posthorn }
+export { bullmq, graphileWorker, pgBoss, posthorn, posthornMemory }

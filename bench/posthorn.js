@@ -21,11 +21,11 @@ export const posthorn = {
   },
 
   /** From start() until every event has run and none is waiting or leased. */
-  async drain(servers, { events, record, limitMs }) {
+  async drain(servers, { events, record, limitMs, numberOf = inPayload }) {
     const schema = nextSchema('posthorn')
     const pool = openPool(servers)
     await subscribe(servers, schema)
-    const hub = await openHub(servers, schema, (event) => record.ran(event.payload.n))
+    const hub = await openHub(servers, schema, (event) => record.ran(numberOf(event)))
     for (const batch of inBatches(events, 1000)) await hub.publishMany(batch.map(toEvent))
     await pool.query('checkpoint')
 
@@ -83,6 +83,85 @@ export const posthorn = {
     const hub = await openHub(servers, schema)
     return { publish: (event) => hub.publish(toEvent(event)), close: () => hub.stop() }
   },
+}
+
+/** A queue in memory, which is persisted as it goes; nothing else differs from `posthorn`. */
+export const posthornMemory = {
+  name: 'posthorn in memory',
+  version,
+  settings: { memory: `${defaults}, storage memory, maxQueueDepth raised, publishMany in batches of 1,000` },
+
+  /** From resuming the queue until every event has run and that is persisted. */
+  async drain(servers, { events, record, limitMs, numberOf = inPayload }) {
+    const { hub, pool, schema, close } = await openMemory(servers, (event) => record.ran(numberOf(event)))
+    await setStatus(pool, schema, 'paused')
+    await waitUntil(() => statusOf(hub) === 'paused', { what: 'a paused queue' })
+    for (const batch of inBatches(events, 1000)) await hub.publishMany(batch.map(toEvent))
+    await hub.memory.persist()
+    await pool.query('checkpoint')
+
+    const begin = performance.now()
+    await setStatus(pool, schema, 'active')
+    await within(limitMs, 'posthorn in memory', record.done)
+    await persistAll(hub)
+    const seconds = (performance.now() - begin) / 1000
+    await close()
+    return seconds
+  },
+
+  /** From the first publish until the last event has run and that is persisted; `onBatch` is called after each 1,000. */
+  async publishAndDrain(servers, { events, record, limitMs, onBatch = () => undefined }) {
+    const { hub, close } = await openMemory(servers, (event) => record.ran(inPayload(event)))
+    const begin = performance.now()
+    for (const batch of inBatches(events, 1000)) {
+      await hub.publishMany(batch.map(toEvent))
+      onBatch()
+    }
+    await within(limitMs, 'posthorn in memory', record.done)
+    await persistAll(hub)
+    const seconds = (performance.now() - begin) / 1000
+    await close()
+    return seconds
+  },
+}
+
+async function openMemory(servers, handle) {
+  const schema = nextSchema('posthorn')
+  const pool = openPool(servers)
+  const options = { storage: 'memory', maxQueueDepth: 1_000_000 }
+  const hub = await openHub(servers, schema, handle, options)
+  await hub.start()
+  return {
+    ...{ hub, pool, schema },
+    async close() {
+      const { rows } = await pool.query(
+        `select checkpoint, depth, (select processed from ${schema}.queue_totals where subscription = m.subscription)
+        from ${schema}.memory_queues m`,
+      )
+      await hub.stop()
+      if (rows[0].depth !== 0)
+        throw new Error(`posthorn in memory: not all is persisted: ${JSON.stringify(rows)}`)
+      await close(pool, schema)
+    },
+  }
+}
+
+/** Which of the events of a run it is. */
+const inPayload = (event) => event.payload.n
+
+const statusOf = (hub) => hub.memory.views[0].subscription.status
+
+async function setStatus(pool, schema, status) {
+  await pool.query(`update ${schema}.subscriptions set status = $1 where name = $2`, [
+    status,
+    subscription.name,
+  ])
+}
+
+/** The last handlers have begun; once they are settled, that is written. */
+async function persistAll(hub) {
+  while (hub.memory.views[0].depth > 0) await new Promise(setImmediate)
+  await hub.memory.persist()
 }
 
 /** A schema that B7 fills: `settle` runs the handlers until nothing is due, `close` drops it. */
@@ -171,11 +250,13 @@ export async function explainBuffers(client, { text, values }) {
   return plan['Shared Hit Blocks'] + plan['Shared Read Blocks']
 }
 
-async function openHub(servers, schema, handle) {
+async function openHub(servers, schema, handle, options = {}) {
   const { createPosthorn } = await import('../dist/index.js')
   const { connectionString, ...parts } = servers.database
   const hub = await createPosthorn({ database: connectionString ?? parts, schema, log: false })
-  if (handle !== undefined) hub.on(type, subscription, async (event, attempt) => handle(event, attempt))
+  if (handle !== undefined) {
+    hub.on(type, { ...subscription, ...options }, async (event, attempt) => handle(event, attempt))
+  }
   return hub
 }
 

@@ -265,7 +265,8 @@ create function __schema__.publish_many(
   idle_lease_ms int[] default null,
   token bigint default null,
   worker int default null,
-  together boolean default false   -- where one is refused, none is stored
+  together boolean default false,  -- where one is refused, none is stored
+  memory_here int[] default null   -- queues in the memory of the publishing process: it gets what is stored for them
 ) returns table (
   place int, id bigint, replayed boolean, conflict boolean, owed text, created_at timestamptz, handed text,
   ends_at timestamptz,   -- when it expires, if its type has it expire
@@ -313,8 +314,13 @@ begin
     from __schema__.queue_pressure q
     where q.level <> 'none' and q.measured_at > moment - interval '5 s'   -- or nobody measures any more
     union all
-    select s.no, case when s.storage = 'memory' then 'memory' else 'draining' end
+    select s.no, k.bar
     from __schema__.subscriptions s
+    cross join lateral (
+      select 'draining' as bar where s.drain_fence is not null
+      union all
+      select 'memory' where s.storage = 'memory' and s.no <> all(coalesce(memory_here, '{}'))
+    ) as k
     where (s.drain_fence is not null or s.storage = 'memory') and s.status <> 'deleted'
   ) as b;
   is_refusing := num_nonnulls(full_nos, draining_nos, memory_nos) > 0;

@@ -75,6 +75,15 @@ const errors = {
     message:
       'The event is owed to nobody but the queue {queue}, which is in the memory of another process: publish it there.',
   },
+  QUEUE_IN_MEMORY: {
+    status: 422,
+    message:
+      'The event is owed to nobody but the queue {queue}, which is in memory: no transaction can have a part in that.',
+  },
+  QUEUE_TAKEN: {
+    status: 409,
+    message: 'The memory queue {queue} is held by {worker}: only one process can have it.',
+  },
   NAME_TAKEN: { status: 409, message: 'There is a subscription {name} already.' },
   CHANGED_MEANWHILE: {
     status: 412,

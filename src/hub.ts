@@ -8,6 +8,7 @@ import type { StoredEvent } from './domain/stored-event.ts'
 import { defineSubscription, type Subscription, type SubscriptionOptions } from './domain/subscription.ts'
 import { toReason } from './domain/text.ts'
 import { PosthornError } from './errors.ts'
+import type { Memory } from './memory/memory.ts'
 import type { Burial, HubEvents } from './observe/hub-events.ts'
 import type { Metrics } from './observe/metrics.ts'
 import { type Action, recordAction } from './operations/admin-log.ts'
@@ -69,11 +70,11 @@ export interface HubParts {
   readonly endpoints: Endpoints
   readonly pull: Pull
   readonly retention: Retention
+  readonly memory: Memory
   /** Throws unless the database answers and its schema is what this version expects. */
   readonly ready: () => Promise<void>
 }
 
-/** Of one call. */
 const redrivenMax = 1_000
 /** The operations bound to a database: what library users and the routes see. */
 export class Hub<C extends Catalogue = Catalogue> {
@@ -101,7 +102,7 @@ export class Hub<C extends Catalogue = Catalogue> {
     this.retention = parts.retention
     this.replays = new Replays(parts)
     this.deliveries = new Deliveries(parts)
-    this.queues = new Queues(parts.db, parts.directory)
+    this.queues = new Queues(parts)
     this.lanes = new Lanes({ ...parts, deliveries: this.deliveries })
   }
 
@@ -128,6 +129,11 @@ export class Hub<C extends Catalogue = Catalogue> {
   /** The subscriptions by name and number, as of a moment ago. */
   get directory(): Directory {
     return this.#parts.directory
+  }
+
+  /** The queues in the memory of this process. */
+  get memory(): Memory {
+    return this.#parts.memory
   }
 
   /** Subscribers that are sent webhooks. */

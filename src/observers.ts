@@ -3,7 +3,9 @@ import type { RunnerObserver } from './consume/runner.ts'
 import type { SettleDelivery } from './consume/source.ts'
 import type { LeasedDelivery } from './domain/delivery.ts'
 import type { Subscription } from './domain/subscription.ts'
+import type { MemoryObserver } from './memory/memory.ts'
 import type { Alerts } from './observe/alerts.ts'
+import type { AttemptCount } from './observe/attempt-tally.ts'
 import type { Burial, HubEvents } from './observe/hub-events.ts'
 import type { Logger } from './observe/log.ts'
 import type { Metrics } from './observe/metrics.ts'
@@ -83,6 +85,18 @@ export function observePush(hooks: () => Hooks): PushObserver {
   }
 }
 
+/** The same for memory queues. */
+export function observeMemory(hooks: () => Hooks): MemoryObserver {
+  return {
+    persisted: (ms) => hooks().metrics.memoryPersistSeconds.observe(ms / 1000),
+    lost: (name, unpersisted) =>
+      hooks().log.error({ subscription: name, unpersisted }, 'Another process has taken a memory queue'),
+    recovered: (name, events) =>
+      hooks().log.info({ subscription: name, events }, 'What a memory queue had left was recovered'),
+    buried: (burial) => guard((one: Burial) => tellBurial(hooks(), one), hooks().log)(burial),
+  }
+}
+
 /** Turns what the runner tells into log lines, metrics, hub events and alerts. */
 export function observeRunner(hooks: Hooks): RunnerObserver {
   const { events, metrics, log, subscription } = hooks
@@ -149,25 +163,21 @@ export function observePull(hooks: Hooks): (settled: PullSettled) => void {
   }, log)
 }
 
-/** Finding a labelled metric costs more than counting, so each is looked up once. */
-function attemptCounters(metrics: Metrics) {
-  const found = new Map<string, { count(executionMs: number | null): void }>()
-  return (name: string, settlement: string) => {
-    const key = `${name} ${settlement}`
-    let counters = found.get(key)
-    if (counters === undefined) {
-      const subscription = metrics.label(name)
-      const total = metrics.attempts.labels({ subscription, settlement })
-      const seconds = metrics.executionSeconds.labels({ subscription })
-      counters = {
-        count: (executionMs) => {
-          total.inc()
-          if (executionMs !== null) seconds.observe(executionMs / 1000)
-        },
-      }
-      found.set(key, counters)
+/** Each is looked up once: by name and kind, without making a text of them each time. */
+function attemptCounters(metrics: Metrics): (name: string, settlement: string) => AttemptCount {
+  const found = new Map<string, Map<string, AttemptCount>>()
+  return (name, settlement) => {
+    let ofName = found.get(name)
+    if (ofName === undefined) {
+      ofName = new Map()
+      found.set(name, ofName)
     }
-    return counters
+    let count = ofName.get(settlement)
+    if (count === undefined) {
+      count = metrics.attempted.of(metrics.label(name), settlement)
+      ofName.set(settlement, count)
+    }
+    return count
   }
 }
 

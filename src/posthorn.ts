@@ -7,7 +7,6 @@ import type { EmbeddedServer } from './db/embedded.ts'
 import { checkReady } from './db/migrate.ts'
 import type { PostgresDatabase } from './db/postgres.ts'
 import { Directory } from './directory.ts'
-import type { Vault } from './dispatch/vault.ts'
 import type { Catalogue, EventFor, EventPattern } from './domain/catalogue.ts'
 import type { LeasedRun } from './domain/delivery.ts'
 import type { EventInput, NewEvent } from './domain/event.ts'
@@ -15,6 +14,7 @@ import type { Subscription } from './domain/subscription.ts'
 import { PosthornError } from './errors.ts'
 import { Hub } from './hub.ts'
 import { LeaseSource, newToken } from './lease-source.ts'
+import { Memory } from './memory/memory.ts'
 import { Notices } from './notices.ts'
 import { Alerts } from './observe/alerts.ts'
 import { observeFigures } from './observe/gauges.ts'
@@ -28,6 +28,7 @@ import type { PublishAnswer } from './operations/publish.ts'
 import { isRouted } from './operations/routes.ts'
 import { readStats } from './operations/stats.ts'
 import { rememberWorker } from './operations/workers.ts'
+import type { PosthornParts, StopOptions } from './parts.ts'
 import { Publisher } from './publish/publisher.ts'
 import { tellPublished } from './published.ts'
 import { Pull } from './pull/pull.ts'
@@ -45,22 +46,7 @@ import type { Loop } from './upkeep/loop.ts'
 import { presenceLoop } from './upkeep/presence.ts'
 import { Upkeep } from './upkeep/upkeep.ts'
 
-export type { HandlerOptions }
-
-export interface StopOptions {
-  /** How long handlers may take to end before they are aborted and handed back. Default 30,000. */
-  readonly graceMs?: number
-}
-
-export interface PosthornParts {
-  readonly config: Config
-  readonly log: Logger
-  readonly db: PostgresDatabase
-  readonly embedded: EmbeddedServer | undefined
-  readonly catalogue: Catalogue | undefined
-  readonly vault: Vault
-  readonly databaseAddresses: readonly string[]
-}
+export type { HandlerOptions, PosthornParts, StopOptions }
 
 /** A hub with its services: handlers, wake-ups and upkeep. Nothing runs before `start()`. */
 export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
@@ -88,24 +74,36 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const channel = `posthorn.${config.schema}`
     const admitter = new Admitter(db)
     const lookout = new Lookout(db)
-    const roster = new Roster(() => ({ db, log, runner: this.#runner, push: this.#push }))
+    const roster = new Roster(() => ({ db, log, runner: this.#runner, push: this.#push, memory }))
     const trouble = (error: unknown, doing: string) =>
       log.error({ err: error, doing }, 'Trouble while working')
     const worker = rememberWorker(db, config.workerId)
     const tell = observers.guard((answer: PublishAnswer, events: readonly NewEvent[]) => {
       tellPublished(publishHooks, answer, events)
     }, log)
+    const buried = observers.guard((burial: Burial) => observers.tellBurial(hooks, burial), log)
+    const memory = new Memory({
+      ...{
+        db,
+        worker,
+        newToken,
+        trouble,
+        workerId: config.workerId,
+        ...observers.observeMemory(() => hooks),
+      },
+      leased: (run, leaseMs) => leased(run, leaseMs),
+      wake: () => this.#runner.wake(),
+      goOn: (run) => this.#runner.goOn(run),
+      take: (runs, askedAt) => this.#runner.take(runs, askedAt),
+      retire: (no) => roster.giveUp(no),
+    })
     const publisher = new Publisher({
-      db,
-      catalogue,
-      requireRoute: config.requireRoute,
-      processId,
-      channel,
+      ...{ db, catalogue, requireRoute: config.requireRoute, processId, channel, trouble, memory },
       idle: async (events) => {
-        const idle = this.#runner.idle(events)
-        return idle.length === 0
+        const subscriptions = this.#runner.idle(events)
+        return subscriptions.length === 0
           ? undefined
-          : { subscriptions: idle, token: newToken(), worker: await worker() }
+          : { subscriptions, token: newToken(), worker: await worker() }
       },
       published: async (answer, events, askedAt) => {
         const taken = this.#runner.take(answer.runs, askedAt)
@@ -114,11 +112,9 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
         await taken
       },
       refused: ({ why }) => metrics.refused.inc({ reason: why }),
-      pressed: observers.guard((queues: readonly string[]) => this.#pressed(queues), log),
+      pressed: observers.guard((queue: string) => void this.events.emit('backpressure', { queue }), log),
       took: (ms) => metrics.publishSeconds.observe(ms / 1000),
-      trouble,
     })
-    const buried = observers.guard((burial: Burial) => observers.tellBurial(hooks, burial), log)
     const directory = new Directory(db)
     const leased = (run: LeasedRun, leaseMs: number) => observePickup(metrics, run, leaseMs)
     const settled = (one: PullSettled) => tellSettled(one)
@@ -127,7 +123,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const push = new Push({ ...config, db, vault, directory, databaseAddresses, observe })
     const retention = new Retention({ db, config, observe: observers.observeRetention(metrics, log) })
     super({
-      ...{ db, publisher, admitter, metrics, worker, buried, directory, pull, retention },
+      ...{ db, publisher, admitter, metrics, worker, buried, directory, pull, memory, retention },
       endpoints: push.endpoints,
       ready: () => checkReady(db),
     })
@@ -164,7 +160,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     })
     const { pollMs, idlePollMs, overdueAfterMs } = config
     this.#runner = new Runner({
-      source,
+      source: memory.beside(source),
       pollMs,
       idlePollMs,
       untilBeat,
@@ -177,6 +173,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       longPolls: () => pull.waiting,
       connections: () => db.connections,
       stats: () => readStats(db, config),
+      memory: () => memory.views,
       trouble,
     })
     this.#upkeep = new Upkeep({
@@ -240,6 +237,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     await this.#push.start()
     // After listening: what changes from now on is heard.
     await this.#roster.refresh()
+    await this.memory.start(this.#roster.subscriptions)
     // Somebody may have called stop() meanwhile.
     if (this.#state === 'closed') return
     await this.#roster.recordRecoveries(this.#config.workerId)
@@ -257,7 +255,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
 
   /** One step of upkeep, for processes that run it by themselves; true while there is more. */
   async sweep(): Promise<boolean> {
-    await this.#push.probe()
+    await Promise.all([this.#push.probe(), this.memory.sync()])
     return this.#upkeep.sweep()
   }
 
@@ -279,6 +277,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       () => this.#notices.stop(),
       () => (this.#starting === undefined ? undefined : this.#roster.recordCheckpoints()),
       () => this.#publisher.settled(),
+      () => this.memory.stop(),
       () => this.#upkeep.settled(),
       () => this.#alerts.settled(),
       () => this.#db.close(),
@@ -295,9 +294,5 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     this.directory.forget()
     this.pull.look()
     this.#refresher.soon()
-  }
-
-  #pressed(queues: readonly string[]): void {
-    for (const queue of queues) this.events.emit('backpressure', { queue })
   }
 }

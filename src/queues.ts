@@ -2,6 +2,7 @@ import type { Database } from './db/database.ts'
 import type { Directory } from './directory.ts'
 import { defineQueue, type QueueOptions } from './domain/queue.ts'
 import { PosthornError } from './errors.ts'
+import type { Memory } from './memory/memory.ts'
 import {
   type Checkpoint,
   type CheckpointFilter,
@@ -22,14 +23,23 @@ export type { Recovery } from './operations/recoveries.ts'
 const eventsDefault = 100
 const listedEventsDefault = 10
 
+export interface QueuesParts {
+  readonly db: Database
+  readonly directory: Directory
+  /** The queues that this process has in memory. */
+  readonly memory: Pick<Memory, 'checkpoint'>
+}
+
 /** What waits for each subscription, by the subscription's name: its state, and what an operator can do to it. */
 export class Queues {
   readonly #db: Database
   readonly #directory: Directory
+  readonly #memory: Pick<Memory, 'checkpoint'>
 
-  constructor(db: Database, directory: Directory) {
+  constructor({ db, directory, memory }: QueuesParts) {
     this.#db = db
     this.#directory = directory
+    this.#memory = memory
   }
 
   /** In the order in which they were made, each with its first events. */
@@ -71,10 +81,18 @@ export class Queues {
 
   /** Records its state now. */
   async checkpoint(name: string): Promise<Checkpoint> {
-    const { no } = await this.#directory.current(name)
+    const { no, storage } = await this.#directory.current(name)
+    if (storage === 'memory') return this.#checkpointMemory(no, name)
     const { checkpoints } = await checkpoint(this.#db, { queues: [no], reason: 'requested' })
     const [made] = checkpoints
     if (made === undefined) throw notFound(name)
+    return made
+  }
+
+  /** Only the process that has it knows its state. */
+  async #checkpointMemory(no: number, name: string): Promise<Checkpoint> {
+    const made = await this.#memory.checkpoint(no)
+    if (made === undefined) throw new PosthornError('QUEUE_ELSEWHERE', { queue: name })
     return made
   }
 

@@ -6,6 +6,7 @@ import { Share } from './consume/share.ts'
 import type { Database } from './db/database.ts'
 import type { Subscription } from './domain/subscription.ts'
 import { PosthornError } from './errors.ts'
+import type { Memory } from './memory/memory.ts'
 import type { Logger } from './observe/log.ts'
 import { traced } from './observe/tracing.ts'
 import { checkpoint } from './operations/checkpoints.ts'
@@ -22,6 +23,7 @@ export interface RosterParts {
   readonly log: Logger
   readonly runner: Runner
   readonly push: Push
+  readonly memory: Memory
 }
 
 /** The subscriptions that this process serves: those it has handlers for, and the webhooks if it sends them. */
@@ -61,6 +63,17 @@ export class Roster {
     this.#registrations.set(name, registration)
   }
 
+  /** Those that have a handler here, as they were last read. */
+  get subscriptions(): Subscription[] {
+    return [...this.#served.values()].filter(({ via }) => via === 'handler')
+  }
+
+  /** Another process has it now. */
+  giveUp(no: number): void {
+    this.#served.delete(no)
+    this.#parts().runner.retire(no)
+  }
+
   /** Makes the subscriptions what their handlers want. */
   async subscribe(): Promise<void> {
     for (const registration of this.#registrations.values()) await this.#subscribe(registration)
@@ -68,7 +81,7 @@ export class Roster {
 
   /** The last start's options win, also here: another process may have started with others meanwhile. */
   async refresh(): Promise<void> {
-    const { db, runner, push } = this.#parts()
+    const { db, runner, push, memory } = this.#parts()
     const subscriptions = await listSubscriptions(db)
     this.#all = subscriptions
     this.isAnyLimited = subscriptions.some(hasLimitedQueue)
@@ -79,6 +92,7 @@ export class Roster {
       this.#served.set(no, subscription)
       if (!isSent) runner.refresh(subscription)
     }
+    await memory.refresh(subscriptions)
     await push.refresh(subscriptions)
   }
 

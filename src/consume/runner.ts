@@ -4,7 +4,7 @@ import { decideSettlement, type Outcome } from '../domain/settlement.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import { type AttemptHost, RunningAttempt, succeeded } from './attempt.ts'
 import { Keeper, tickMs } from './keeper.ts'
-import { type EndedAttempt, Settler } from './settler.ts'
+import { type EndedAttempt, Settler, type SettlerOptions } from './settler.ts'
 import type { HeldRun, Share } from './share.ts'
 import type { SettleAnswer, SettleDelivery, Source, Want } from './source.ts'
 import { Wakeup, type WakeupOptions } from './wakeup.ts'
@@ -27,6 +27,8 @@ const unsettledMax = 10_000
 /** Payloads that may be fetched at once, over all shares. */
 const charsMax = 256 * 2 ** 20
 const troubleDelayMsMax = 2_000
+/** Few enough to be young when they are forgotten: the garbage collector copies what is kept. */
+const settleApartFrom = 128
 /**
  * How long a suspect that waits elsewhere keeps the others waiting: until it begins, and from then on. An endpoint that
  * hangs would hold up all others, and what is sent has done to this process what it could.
@@ -48,6 +50,8 @@ export class Runner {
   readonly #host: AttemptHost
   readonly #wakeup: Wakeup
   readonly #settler: Settler
+  /** For runs that settle apart from the others. */
+  readonly #settlerApart: Settler
   readonly #keeper: Keeper
   #unsettled = 0
   #suspects = 0
@@ -61,12 +65,18 @@ export class Runner {
     this.#source = options.source
     this.#host = { source: options.source, moved: (attempt, run) => this.#moved(attempt, run) }
     this.#wakeup = new Wakeup(options)
-    this.#settler = new Settler({
+    const settling: SettlerOptions = {
       source: options.source,
       settled: (ended, answer) => this.#settled(ended, answer),
       done: () => this.#pump(),
       trouble: (error) => this.#trouble(error, 'settling'),
       isOver: () => this.#state === 'idle',
+    }
+    this.#settler = new Settler(settling)
+    this.#settlerApart = new Settler({
+      ...settling,
+      atOnceFrom: settleApartFrom,
+      isAlone: ({ settlement }) => settlement.kind === 'bury',
     })
     this.#keeper = new Keeper({
       source: options.source,
@@ -284,7 +294,15 @@ export class Runner {
     }
     this.#held.add(held)
     if (run.suspect) this.#suspects++
-    share.take(held)
+    if (!this.#source.holdsBack?.(run)) share.take(held)
+  }
+
+  /** A run that its source held back may begin. */
+  goOn(run: LeasedRun): void {
+    const held = [...this.#held].find((one) => one.run === run)
+    if (held === undefined) return
+    this.#shareOf(held).take(held)
+    this.#pump()
   }
 
   #wants(now: number) {
@@ -331,7 +349,7 @@ export class Runner {
     this.#attempts.add(attempt)
     if (held.cancelled.includes(delivery.event.id)) {
       this.#end(attempt)
-      this.#settler.add(attempt, { kind: 'cancel' })
+      this.#settle(attempt, { kind: 'cancel' })
       return
     }
     void (held.run.suspect ? this.#runSuspect(attempt) : this.#run(attempt))
@@ -348,7 +366,7 @@ export class Runner {
     attempt.held.suspectUntil = suspectUntil(attempt.share, suspenseMs.begun)
     if (held.some(({ unknown }) => unknown === undefined)) return this.#run(attempt)
     this.#end(attempt)
-    this.#settler.add(attempt, { kind: 'release' })
+    this.#settle(attempt, { kind: 'release' })
   }
 
   async #run(attempt: RunningAttempt): Promise<void> {
@@ -394,14 +412,11 @@ export class Runner {
       this.#options.observe.settled({ delivery, settlement, ...attempt.timing(performance.now()) })
       this.#leave(attempt, 'goes on')
     } else if (outcome === 'held') {
-      this.#settler.add(attempt, { kind: 'release' })
+      this.#settle(attempt, { kind: 'release' })
     } else {
       const policy = { failures: delivery.failures, retry: share.subscription.retry, maxRetries: null }
       const stopped = attempt.cancelled && outcome.kind === 'failed'
-      this.#settler.add(
-        attempt,
-        stopped ? { kind: 'cancel' } : decideSettlement(policy, outcome, Math.random()),
-      )
+      this.#settle(attempt, stopped ? { kind: 'cancel' } : decideSettlement(policy, outcome, Math.random()))
     }
     this.#pump()
     if (share.hungry) this.#wakeup.slotFree()
@@ -412,6 +427,12 @@ export class Runner {
     this.#attempts.delete(attempt)
     attempt.share.active--
     attempt.share.finished()
+  }
+
+  #settle(attempt: RunningAttempt, settlement: SettleDelivery['settlement']): void {
+    const isApart = this.#source.settlesApart?.(attempt.held.run)
+    const settler = isApart ? this.#settlerApart : this.#settler
+    settler.add(attempt, settlement)
   }
 
   #settled(ended: EndedAttempt, answer: SettleAnswer): void {
@@ -458,6 +479,8 @@ export class Runner {
   /** The lease is gone: what has not begun is somebody else's now, what has begun is told to stop. */
   #lose(held: HeldRun, why: string): void {
     for (const delivery of held.waiting) this.#options.observe.lost(delivery, why)
+    // What settles apart is nobody else's: it has to be handed back.
+    if (this.#source.settlesApart?.(held.run)) void this.#handBackSome([...held.waiting])
     this.#shareOf(held).drop(held)
     for (const attempt of this.#attempts) {
       if (attempt.held === held) attempt.abort(new Error('The lease was lost'))
@@ -509,7 +532,7 @@ export class Runner {
     for (const attempt of this.#attempts) {
       attempt.abort(new Error('The hub is stopping'))
       this.#end(attempt)
-      this.#settler.add(attempt, { kind: 'release' })
+      this.#settle(attempt, { kind: 'release' })
     }
     await this.#untilSettled(abandonMs)
   }

@@ -13,6 +13,10 @@ export interface SettlerOptions {
   /** A statement is done: there is room again, and lanes may go on. */
   readonly done: () => void
   readonly trouble: (error: unknown) => void
+  /** So many are not kept until the end of the turn: where settling costs little, what has ended is let go early. */
+  readonly atOnceFrom?: number
+  /** Nobody else's settlement waits for this one. */
+  readonly isAlone?: (ended: EndedAttempt) => boolean
   /** Nobody waits for the answers any more. */
   readonly isOver: () => boolean
 }
@@ -37,6 +41,12 @@ export class Settler {
     const { startedAfterMs, executionMs } = attempt.timing(performance.now())
     const { delivery, exchange } = attempt
     this.#ended.push({ attempt, delivery, settlement, startedAfterMs, executionMs, exchange })
+    const { atOnceFrom = Number.POSITIVE_INFINITY } = this.#options
+    if (this.#ended.length >= atOnceFrom) {
+      this.#settling++
+      void this.#settleAll()
+      return
+    }
     if (this.#settling >= (this.#ended.length < settlementsBesideMin ? 1 : 2)) return
     this.#settling++
     // At the end of this turn, so that what ends together is settled together.
@@ -48,7 +58,7 @@ export class Settler {
       const batch: EndedAttempt[] = []
       for (const ended of this.#ended.splice(0, settlementsMax)) {
         // Its own transaction may hold its run locked: nobody else's settlement waits for that.
-        if (ended.attempt.completesIn) void this.#settleUntilDone([ended])
+        if (ended.attempt.completesIn || this.#options.isAlone?.(ended)) void this.#settleUntilDone([ended])
         else batch.push(ended)
       }
       if (batch.length > 0) await this.#settleUntilDone(batch)
@@ -62,7 +72,9 @@ export class Settler {
     for (let troubles = 0; !isOver(); troubles++) {
       try {
         const answers = await source.settle(batch)
-        for (const [position, ended] of batch.entries()) settled(ended, answers[position] as SettleAnswer)
+        for (let at = 0; at < batch.length; at++) {
+          settled(batch[at] as EndedAttempt, answers[at] as SettleAnswer)
+        }
         return
       } catch (error) {
         trouble(error)

@@ -22,6 +22,10 @@ export interface Source {
   completeIn(tx: CallerTransaction, completion: Completion): Promise<boolean>
   /** Whether this lease's `completeIn` was committed. Not whether the lease is gone: it may have gone to another. */
   isCompleted(delivery: LeasedDelivery): Promise<boolean>
+  /** Settlements of this run need not wait for the database, nor for those of other runs that do. */
+  settlesApart?(run: LeasedRun): boolean
+  /** It is held, but must not begin before the runner is told to go on with it. */
+  holdsBack?(run: LeasedRun): boolean
 }
 
 export interface Want {

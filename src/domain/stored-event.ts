@@ -44,6 +44,14 @@ export function storedEvent(core: CoreFields, rare: RareFields = noRareFields): 
   return new LazyEvent(core, rare)
 }
 
+/**
+ * The same event once more, not parsed. What was made long ago is old to the garbage collector, which then takes what
+ * hangs on it for old as well, and copies it twice: a payload that lives for one attempt should hang on a young event.
+ */
+export function youngCopy(event: StoredEvent): StoredEvent {
+  return event instanceof LazyEvent ? event.copy() : event
+}
+
 const noRareFields: RareFields = Object.freeze({
   title: null,
   description: null,
@@ -90,6 +98,11 @@ class LazyEvent implements StoredEvent {
 
   get createdAt(): Date {
     return new Date(this.#createdAtMs)
+  }
+
+  copy(): LazyEvent {
+    const { id, type, payloadText, orderingKey } = this
+    return new LazyEvent({ id, type, payloadText, orderingKey, createdAtMs: this.#createdAtMs }, this.#rare)
   }
 
   get title(): string | null {

@@ -74,6 +74,9 @@ export const queue = named(
     subscriber_id: z.uuid(),
     via: z.enum(['handler', 'pull', 'webhook']),
     storage: z.enum(['database', 'memory']),
+    durability: z
+      .enum(['durable', 'process'])
+      .describe('`process`: what came since the last persist is lost if its process crashes.'),
     depth: z.int().describe('Deliveries that wait or are leased.'),
     depth_is_least: z.literal(true).optional().describe('There may be more than were counted.'),
     backpressure: z.enum(['none', 'high', 'full']),

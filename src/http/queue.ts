@@ -15,6 +15,7 @@ export function queueText(queue: Queue): string {
     config: { ...limits, on_full: onFull },
     ...{ status, created_at: queue.createdAt, updated_at: queue.updatedAt },
     ...{ subscriber_id: queue.subscriptionId, via, storage, depth: queue.depth },
+    durability: storage === 'memory' ? 'process' : 'durable',
     ...(!queue.isDepthExact && { depth_is_least: true }),
     ...{ backpressure: queue.backpressure, drained_at: queue.drainedAt },
     ...(nextCursor !== null && { next_cursor: nextCursor }),

@@ -3,12 +3,22 @@ import type { Stats } from '../domain/stats.ts'
 import type { Metrics } from './metrics.ts'
 import { SharedReading } from './shared-reading.ts'
 
+/** A memory queue of this process. */
+export interface MemoryFigures {
+  readonly subscription: { readonly name: string }
+  readonly unpersisted: number
+  readonly figures: Readonly<Record<QueueFigure, number>>
+}
+
+type QueueFigure = 'waiting' | 'delayed' | 'retries' | 'leased' | 'oldestSeconds'
+
 /** Where the figures are that nobody counts: they are asked for when somebody reads the metrics. */
 export interface Figures {
   readonly underWay: () => number
   readonly longPolls: () => number
   readonly connections: () => { readonly idle: number; readonly used: number; readonly waiting: number }
   readonly stats: () => Promise<Stats>
+  readonly memory: () => readonly MemoryFigures[]
   readonly trouble: (error: unknown, doing: string) => void
 }
 
@@ -35,9 +45,23 @@ export function observeFigures(metrics: Metrics, figures: Figures): void {
       const stats = await reading.get()
       return stats === undefined ? [] : seriesOf(stats)
     })
-  const perQueue =
-    (key: 'waiting' | 'delayed' | 'retries' | 'leased' | 'expiring' | 'oldestSeconds') => (stats: Stats) =>
-      stats.queues.map((queue) => [{ subscription: queue.name }, queue[key]] as const)
+  show(metrics.memoryUnpersisted, () =>
+    figures
+      .memory()
+      .map(({ subscription, unpersisted }) => [{ subscription: subscription.name }, unpersisted]),
+  )
+  const perQueue = (key: QueueFigure | 'expiring') => (stats: Stats) => {
+    // Nothing in memory expires: what does is stored.
+    const views = key === 'expiring' ? [] : figures.memory()
+    const inMemory = new Map(views.map((one) => [one.subscription.name, one.figures[key as QueueFigure]]))
+    return stats.queues.map(({ name, [key]: stored }) => {
+      const kept = inMemory.get(name) ?? 0
+      return [
+        { subscription: name },
+        key === 'oldestSeconds' ? Math.max(stored, kept) : stored + kept,
+      ] as const
+    })
+  }
   showStats(metrics.queueDepth, perQueue('waiting'))
   showStats(metrics.queueDelayed, perQueue('delayed'))
   showStats(metrics.queueRetries, perQueue('retries'))

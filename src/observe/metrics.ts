@@ -1,5 +1,6 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client'
 import { allOthers, toldApartMax } from '../domain/stats.ts'
+import { AttemptTally } from './attempt-tally.ts'
 import { sumUp } from './synonym.ts'
 
 const shortBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
@@ -117,6 +118,17 @@ export const metricTable = {
     'How long the oldest delivery has waited that does not wait for its time.',
   ),
   deadLetters: gauge('posthorn_dead_letters', [], 'Dead letters that nobody has redriven.'),
+  memoryUnpersisted: gauge(
+    'posthorn_memory_unpersisted',
+    ['subscription'],
+    'Events of a memory queue of this process that a crash would lose now.',
+  ),
+  memoryPersistSeconds: histogram(
+    'posthorn_memory_persist_seconds',
+    [],
+    shortBuckets,
+    'How long statements took that persist memory queues.',
+  ),
   databaseUp: gauge('posthorn_database_up', [], 'Whether the database answered: 1 or 0.'),
   oldestTransaction: gauge(
     'posthorn_oldest_transaction_seconds',
@@ -173,6 +185,8 @@ export type Metrics = {
   readonly [Key in keyof typeof metricTable]: Metric<(typeof metricTable)[Key]['kind']>
 } & {
   readonly registry: Registry
+  /** Attempts by subscription and settlement, and how long they took. */
+  readonly attempted: AttemptTally
   /** What to call a subscription in a label: its name, unless there are too many. */
   readonly label: (subscription: string) => string
 }
@@ -185,6 +199,8 @@ export function createMetrics(): Metrics {
     const Maker = makers[kind]
     made[key] = new Maker({ ...rest, labelNames: [...labels], registers: [registry] })
   }
+  const { attempts, executionSeconds } = made as Pick<Metrics, 'attempts' | 'executionSeconds'>
+  made.attempted = new AttemptTally(attempts, executionSeconds, attemptBuckets)
   const metrics = made as unknown as Metrics
   nameTwice(metrics)
   return metrics

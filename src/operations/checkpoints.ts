@@ -35,7 +35,9 @@ export async function checkpoint(db: Database, { queues, reason }: CheckpointReq
     [queues, reason, queuesMax],
     { indexPlans: true },
   )
-  const made = rows.flatMap(([, ...row]) => (row[0] === null ? [] : [fromRow(row as CheckpointRow)]))
+  const made = rows.flatMap(([, ...row]) =>
+    row[0] === null ? [] : [checkpointFromRow(row as CheckpointRow)],
+  )
   return { checkpoints: made, more: rows[0]?.[0] === queuesMax }
 }
 
@@ -115,7 +117,7 @@ export async function listCheckpoints(
   return readAtOnce(db, async (reader) => {
     const values = [queue, since ?? null, until ?? null, after, limit + 1, offset]
     const rows = await reader.run<CheckpointRow>(listStatements[order](db), values)
-    const checkpoints = rows.slice(0, limit).map(fromRow)
+    const checkpoints = rows.slice(0, limit).map(checkpointFromRow)
     const last = checkpoints.at(-1)
     return {
       checkpoints,
@@ -152,7 +154,7 @@ const listStatements = {
   desc: list('list_checkpoints_desc', { first: firstId, last: `${lastId}, ${after}`, order: 'desc' }),
 }
 
-type CheckpointRow = [
+export type CheckpointRow = [
   id: string,
   queue: string,
   checkpointId: string | null,
@@ -161,7 +163,14 @@ type CheckpointRow = [
   createdAt: Date,
 ]
 
-function fromRow([id, queue, checkpointId, eventCount, reason, createdAt]: CheckpointRow): Checkpoint {
+export function checkpointFromRow([
+  id,
+  queue,
+  checkpointId,
+  eventCount,
+  reason,
+  createdAt,
+]: CheckpointRow): Checkpoint {
   return {
     ...{ id, queue, eventCount, reason, createdAt },
     checkpointId: checkpointId === null ? null : Number(checkpointId),

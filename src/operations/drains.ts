@@ -33,5 +33,10 @@ const finishStatement = defineStatement(
       select 1 from __schema__.inbox i
       where i.subscription = s.no
         and (i.event_ids is null or exists (select 1 from unnest(i.event_ids) as u(id) where u.id <= s.drain_fence)))
+    -- One in memory is what its process last wrote of it, once that has heard of the drain.
+    and not exists (
+      select 1 from __schema__.memory_queues m
+      where m.subscription = s.no and s.storage = 'memory'
+        and (m.depth > 0 or m.persisted_at is null or m.persisted_at < s.updated_at + interval '1 s'))
   returning s.name`,
 )

@@ -15,6 +15,8 @@ export interface PublishRequest {
   readonly idle?: IdleRunner
   /** `together`: where one is refused, none is stored. */
   readonly refuse?: 'each' | 'together'
+  /** Queues in the memory of this process, by number: what is stored for them finds its way here. */
+  readonly memoryHere?: readonly number[]
 }
 
 export interface IdleRunner {
@@ -94,11 +96,11 @@ const publishStatement = defineStatement(
   from __schema__.publish_many($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
     $8::text[], $9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text[], $14::timestamptz[],
     $15::timestamptz[], $16::smallint[], $17::text[], $18::bytea[], $19::boolean[], $20::text[], $21::text[], $22, $23::int[],
-    $24::int[], $25::bigint, $26::int, $27::boolean)
+    $24::int[], $25::bigint, $26::int, $27::boolean, $28::int[])
   group by replayed, conflict, owed, created_at, handed, ends_at, refused, pressed`,
 )
 
-function publishValues({ events, wake, idle, refuse = 'each' }: PublishRequest): unknown[] {
+function publishValues({ events, wake, idle, refuse = 'each', memoryHere }: PublishRequest): unknown[] {
   const keyed = events.some((event) => event.idempotencyKey !== null)
   return [
     textArray(events.map((event) => event.payloadText)),
@@ -128,6 +130,7 @@ function publishValues({ events, wake, idle, refuse = 'each' }: PublishRequest):
     idle?.token ?? null,
     idle?.worker ?? null,
     refuse === 'together',
+    memoryHere === undefined ? null : numberArray(memoryHere),
   ]
 }
 
@@ -234,10 +237,21 @@ function handedRuns(
 }
 
 /** As reading it back would give it; only events without delay and expiry are handed over. */
-function toStored(event: NewEvent, { id, createdAt }: Published): StoredEvent {
+export function toStored(
+  event: NewEvent,
+  { id, createdAt }: Pick<Published, 'id' | 'createdAt'>,
+): StoredEvent {
   const { type, payloadText, orderingKey, timestamp, attributes } = event
   const { title, description, tags, concurrencyKey, version, source } = event
   const { correlationId, causationId, traceparent, maxRetries } = event
+  const core = { id, type, payloadText, orderingKey, createdAtMs: createdAt.getTime() }
+  const isPlain = (title ?? description ?? tags ?? concurrencyKey ?? version ?? source) === null
+  if (
+    isPlain &&
+    (correlationId ?? causationId ?? traceparent ?? maxRetries ?? timestamp ?? attributes) === null
+  ) {
+    return storedEvent(core)
+  }
   const rare = {
     ...{ title, description, tags, concurrencyKey, version, source },
     ...{ correlationId, causationId, traceparent, maxRetries },
@@ -246,5 +260,5 @@ function toStored(event: NewEvent, { id, createdAt }: Published): StoredEvent {
     expiresAt: null,
     attributes: attributes === null ? null : (JSON.parse(attributes) as EventAttributes),
   }
-  return storedEvent({ id, type, payloadText, orderingKey, createdAtMs: createdAt.getTime() }, rare)
+  return storedEvent(core, rare)
 }

@@ -29,7 +29,7 @@ export interface QueuedPaging {
 
 /**
  * What waits in a queue or is leased: first what is out or can go, by age, then what waits behind in lanes, then what has
- * just come in. Each by an index, so that a page costs the same however much waits; a queue that moves meanwhile moves.
+ * just come in, then what is in memory as last persisted. Each by an index, so that a page costs the same however much waits; a queue that moves meanwhile moves.
  */
 export async function listQueueEvents(
   reader: Pick<Reader, 'run' | 'schema'>,
@@ -103,6 +103,7 @@ const beginnings = [
   ['0', '0'],
   ['', '0'],
   ['0', '0'],
+  ['0', '0'],
 ]
 const beginning: Place = [0, '0', '0', 0]
 
@@ -147,7 +148,18 @@ const inboxStatement = defineStatement(
   limit $4`,
 )
 
-const sources = [runsStatement, lanesStatement, inboxStatement]
+/** Of a queue in memory, as it was last persisted. */
+const memoryStatement = defineStatement(
+  'queue_memory',
+  `select m.event_id::text, '0', array[m.event_id]
+  from __schema__.memory_events m
+  left join __schema__.memory_queues q on q.subscription = m.subscription
+  where m.subscription = $1 and m.event_id >= $2::bigint and $3::bigint = 0 and m.event_id > coalesce(q.checkpoint, 0)
+  order by m.event_id
+  limit $4`,
+)
+
+const sources = [runsStatement, lanesStatement, inboxStatement, memoryStatement]
 
 /** In the order given. Payloads beyond 4 MB in all are left out, except the first. */
 async function readQueued(
@@ -175,16 +187,28 @@ const readStatement = defineStatement(
   `with asked as materialized (
     select u.queue, u.id, u.place from unnest($1::int[], $2::bigint[]) with ordinality as u(queue, id, place)
   ),
-  stored as materialized (
-    select e.*, a.queue, a.place, sum(octet_length(e.payload)) over (order by a.place) - octet_length(e.payload) as before
+  found as materialized (
+    select e.id, e.type, e.title, e.description, e.tags, e.payload, e.ordering_key, e.concurrency_key, e.version, e.source,
+      e."timestamp", e.correlation_id, e.causation_id, e.traceparent, e.run_at, e.expires_at, e.max_retries, e.attributes,
+      e.created_at, d.failures, d.last_error, d.last_error_at, d.leased_at, a.queue, a.place
     from asked a
     join __schema__.events e on e.id = a.id
+    join __schema__.delivery_states($2::bigint[]) as d on d.event_id = e.id and d.subscription = a.queue
     where e.id = any($2::bigint[])
+    union all
+    select m.event_id, m.type, m.title, m.description, null, m.payload, m.ordering_key, null, m.version, m.source,
+      m."timestamp", m.correlation_id, m.causation_id, m.traceparent, null, null, m.max_retries, m.attributes,
+      m.created_at, m.failures, m.last_error, m.last_error_at, null, a.queue, a.place
+    from asked a
+    join __schema__.memory_events m on m.subscription = a.queue and m.event_id = a.id
+  ),
+  stored as materialized (
+    select e.*, sum(octet_length(e.payload)) over (order by e.place) - octet_length(e.payload) as before
+    from found e
   )
-  select e.queue, e.before >= 4194304, d.failures, d.last_error, d.last_error_at, d.leased_at,
+  select e.queue, e.before >= 4194304, e.failures, e.last_error, e.last_error_at, e.leased_at,
     ${eventColumns.replace('e.payload,', `case when e.before < 4194304 then e.payload else 'null' end,`)}
   from stored e
-  join __schema__.delivery_states($2::bigint[]) as d on d.event_id = e.id and d.subscription = e.queue
   order by e.place`,
 )
 
@@ -208,7 +232,7 @@ function decode(cursor: string): Place {
   const [source, a, b, shown] = Array.isArray(place) ? place : []
   const isNumber = (text: unknown) => typeof text === 'string' && /^\d{1,18}$/.test(text)
   const isKey = (text: unknown) => typeof text === 'string' && text.length <= 255 && !text.includes('\0')
-  const isPlace = [0, 1, 2].includes(source) && (source === 1 ? isKey(a) : isNumber(a)) && isNumber(b)
+  const isPlace = [0, 1, 2, 3].includes(source) && (source === 1 ? isKey(a) : isNumber(a)) && isNumber(b)
   if (isPlace && Number.isInteger(shown) && shown >= 0 && shown <= 1_000_000) return [source, a, b, shown]
   throw badOption('cursor', 'one that a page of this queue gave', cursor)
 }

@@ -17,7 +17,7 @@ export interface Queue extends QueuedPage {
   readonly status: SubscriptionStatus
   /** As it applies: what is not set has the usual value, or null if there is no limit. */
   readonly config: QueueConfig
-  /** The event that was completed last. */
+  /** The event that was completed last; of a queue in memory, the last below which all are settled. */
   readonly checkpointId: number | null
   readonly totals: QueueTotals
   /** Deliveries that wait or are leased; beyond 10,000 it may be more. */
@@ -128,12 +128,14 @@ function fromRow(row: QueueRow): Omit<Queue, keyof QueuedPage> {
 
 const depthMax = 10_000
 
-const select = `select s.no, s.id, s.name, s.via, s.storage, s.status, __schema__.queue_config(s), t.last_id, t.processed,
+const select = `select s.no, s.id, s.name, s.via, s.storage, s.status, __schema__.queue_config(s),
+    case when s.storage = 'memory' then nullif(m.checkpoint, 0) else t.last_id end, t.processed,
     t.errors, t.timed, t.execution_ms, __schema__.queue_depth(s.no, ${depthMax}), coalesce(p.level, 'none'), s.drained_at,
     s.created_at, s.updated_at
   from __schema__.subscriptions s
   join __schema__.queue_totals t on t.subscription = s.no
   left join __schema__.queue_pressure p on p.subscription = s.no
+  left join __schema__.memory_queues m on m.subscription = s.no
   where s.status <> 'deleted'`
 
 const getStatement = defineStatement('get_queue', `${select} and s.name = $1`)

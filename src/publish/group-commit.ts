@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Batcher } from '../batcher.ts'
+import type { Connection, Database } from '../db/database.ts'
 import { isLocked, isOverload } from '../db/failure.ts'
 import type { NewEvent } from '../domain/event.ts'
 import { PosthornError } from '../errors.ts'
@@ -16,7 +17,7 @@ export const statementLimits = (itemsMax: number): PortionLimits<NewEvent> => ({
 const batchEventsMax = 1_000
 const troublesMax = 2
 /** How long neighbours wait for a key that an open transaction holds, and how long its own publisher does. */
-export const lockTimeoutMs = 50
+const lockTimeoutMs = 50
 const keyHeldMs = 5_000
 
 /** A promise: nobody knows yet, and nobody else need wait for it. */
@@ -124,4 +125,13 @@ export class GroupCommit {
 
 export function isKeyed(events: readonly NewEvent[]): boolean {
   return events.some((event) => event.idempotencyKey !== null)
+}
+
+/** Statements through it give up soon on what is locked. */
+export function impatient(db: Database): Connection & { readonly schema: string } {
+  return {
+    schema: db.schema,
+    query: db.query.bind(db),
+    run: (statement, values) => db.once(statement, values, { lockTimeoutMs }),
+  }
 }

@@ -1,5 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises'
-import type { Connection, Database } from '../db/database.ts'
+import type { Database } from '../db/database.ts'
 import type { Catalogue } from '../domain/catalogue.ts'
 import { type EventInput, type NewEvent, parseEvent } from '../domain/event.ts'
 import type { CallerTransaction } from '../domain/transaction.ts'
@@ -14,27 +13,13 @@ import {
 } from '../operations/publish.ts'
 import { orNothing } from '../operations/savepoint.ts'
 import { portionsOf } from '../portions.ts'
-import { GroupCommit, isKeyed, lockTimeoutMs, statementLimits } from './group-commit.ts'
+import type { Durability, PublishedEvent, PublisherMemory, PublishOptions } from './contract.ts'
+import { GroupCommit, impatient, isKeyed, statementLimits } from './group-commit.ts'
+import { Notifier } from './notifier.ts'
 import { refusalError } from './refusal.ts'
+import { validate } from './validate.ts'
 
-export interface PublishOptions {
-  /** Your own transaction: the events exist if and when it commits. */
-  readonly tx?: CallerTransaction
-  /** With `tx`: `false` leaves it to polling to find the events, instead of notifying at commit. Default `true`. */
-  readonly notify?: boolean
-}
-
-/** What a publisher gets back. */
-export interface PublishedEvent {
-  readonly id: number
-  /** The idempotency key was used before: this is the first event. */
-  readonly replayed: boolean
-  /** To how many subscriptions it is owed. */
-  readonly deliveries: number
-  readonly createdAt: Date
-  /** Queues it is owed to that are past their high watermark, by name: publish more slowly. */
-  readonly backpressure: readonly string[]
-}
+export type { Durability, MemoryDoor, PublishedEvent, PublisherMemory, PublishOptions } from './contract.ts'
 
 export interface PublisherOptions {
   readonly db: Database
@@ -43,54 +28,92 @@ export interface PublisherOptions {
   /** Names this process in notifications, so that it does not wake itself. */
   readonly processId: string
   readonly channel: string
+  readonly memory: PublisherMemory
   /** Who would begin this many deliveries at once. */
   readonly idle: (events: number) => Promise<IdleRunner | undefined>
   readonly published: (answer: PublishAnswer, events: readonly NewEvent[], askedAt: number) => Promise<void>
   /** A queue did not take an event. */
   readonly refused: (refusal: Refusal) => void
-  /** Queues that events were just published to are past their high watermark. */
-  readonly pressed: (queues: readonly string[]) => void
+  /** A queue that events were just published to is past its high watermark. */
+  readonly pressed: (queue: string) => void
   /** How long a call took, from its beginning until its events were committed and told. */
   readonly took: (ms: number) => void
   readonly trouble: (error: unknown, doing: string) => void
 }
 
 const callLimits = statementLimits(5_000)
-/** Other processes are told at most this often; in between they are told once, at the end. */
-const notifyEveryMs = 5
 
 /** Publishes: calls that arrive together share one statement and one commit. */
 export class Publisher {
   readonly #options: PublisherOptions
   readonly #group: GroupCommit
+  /** For calls of this process, which has memory queues. */
+  readonly #groupHere: GroupCommit
   /** Batches that callers have put together themselves. */
   readonly #underWay = new Set<Promise<unknown>>()
-  #notifiedAt = Number.NEGATIVE_INFINITY
-  #notifying: Promise<void> | undefined
+  readonly #notifier: Notifier
 
   constructor(options: PublisherOptions) {
     this.#options = options
+    this.#notifier = new Notifier(options)
     this.#group = new GroupCommit((events) => this.#publishAtOnce(events))
+    this.#groupHere = new GroupCommit((events) => this.#publishAtOnce(events, { from: 'here' }))
   }
 
   async publish(input: EventInput, options: PublishOptions = {}): Promise<PublishedEvent> {
     const [event] = (await this.#parseAll([input])) as [NewEvent]
     if (options.tx !== undefined)
       return this.#publishIn(options.tx, [event], options).then(([one]) => one as PublishedEvent)
-    return this.#answer(event, await this.publishParsed(event))
+    const inMemory = this.#isElsewhere ? undefined : await this.#track(this.#remember([event]))
+    if (inMemory !== undefined) return this.#answer(event, inMemory[0] as Published, 'process')
+    return this.#answer(
+      event,
+      await this.#publishOne(event, this.#isElsewhere ? this.#group : this.#groupHere),
+    )
   }
 
   /** The same for an event that was parsed before. A key that was used for another event is the caller's to judge. */
-  async publishParsed(event: NewEvent): Promise<Published> {
+  publishParsed(event: NewEvent): Promise<Published> {
+    return this.#publishOne(this.#routed(event), this.#group)
+  }
+
+  async #publishOne(event: NewEvent, group: GroupCommit): Promise<Published> {
     const calledAt = performance.now()
-    const answer = await this.#group.add(this.#routed(event))
+    const answer = await group.add(event)
     this.#options.took(performance.now() - calledAt)
     return this.#taken(answer)
   }
 
+  /** This process has no memory queue. */
+  get #isElsewhere(): boolean {
+    return this.#options.memory.here.length === 0
+  }
+
+  /** Undefined: memory is not the place for them. */
+  async #remember(events: readonly NewEvent[]): Promise<readonly Published[] | undefined> {
+    const calledAt = performance.now()
+    const { memory, published } = this.#options
+    const answers = await memory.door.take(events)
+    if (answers === undefined) return undefined
+    this.#tellPressure(answers)
+    await published({ published: answers, runs: [] }, events, calledAt)
+    return answers
+  }
+
+  async #rememberOrStore(events: readonly NewEvent[]): Promise<Stored> {
+    const inMemory = this.#isElsewhere ? undefined : await this.#remember(events)
+    if (inMemory !== undefined) return { published: inMemory, durability: 'process' }
+    return { published: await this.#publishAll(events, 'here'), durability: 'durable' }
+  }
+
   /** All or nothing, in the order given; throws when a key was used for another event. */
   publishAllParsed(events: readonly NewEvent[]): Promise<readonly Published[]> {
-    return this.#track(this.#publishAll(events.map((event) => this.#routed(event))))
+    return this.#track(
+      this.#publishAll(
+        events.map((event) => this.#routed(event)),
+        'elsewhere',
+      ),
+    )
   }
 
   /** All or nothing, in the order given. */
@@ -98,15 +121,15 @@ export class Publisher {
     const events = await this.#parseAll(inputs)
     if (events.length === 0) return []
     if (options.tx !== undefined) return this.#publishIn(options.tx, events, options)
-    const published = await this.#track(this.#publishAll(events))
-    return published.map((one, position) => this.#answer(events[position] as NewEvent, one))
+    const { published, durability } = await this.#track(this.#rememberOrStore(events))
+    return published.map((one, position) => this.#answer(events[position] as NewEvent, one, durability))
   }
 
   /** Resolves when everything given so far is answered and told. */
   async settled(): Promise<void> {
-    await this.#group.settled()
+    await Promise.all([this.#group.settled(), this.#groupHere.settled()])
     await Promise.allSettled(this.#underWay)
-    await this.#notifying
+    await this.#notifier.settled()
   }
 
   async #track<T>(work: Promise<T>): Promise<T> {
@@ -114,7 +137,8 @@ export class Publisher {
     this.#underWay.add(work)
     try {
       const done = await work
-      this.#options.took(performance.now() - calledAt)
+      // What memory has left to the database is not done yet.
+      if (done !== undefined) this.#options.took(performance.now() - calledAt)
       return done
     } finally {
       this.#underWay.delete(work)
@@ -151,7 +175,7 @@ export class Publisher {
         const request = { events: portion, wake: notify ? '' : null, refuse: 'together' } as const
         const published = await publishIn(tx, this.#options.db, request)
         for (const [place, one] of published.entries()) {
-          answers.push(this.#answer(portion[place] as NewEvent, one))
+          answers.push(this.#answer(portion[place] as NewEvent, this.#takenIn(one)))
         }
         this.#tellPressure(published)
       }
@@ -160,25 +184,28 @@ export class Publisher {
     return portions.length > 1 ? orNothing(tx, publishEach) : publishEach()
   }
 
-  async #publishAll(events: readonly NewEvent[]): Promise<readonly Published[]> {
-    const { db } = this.#options
+  async #publishAll(events: readonly NewEvent[], from: Origin): Promise<readonly Published[]> {
+    const { db, memory } = this.#options
     const portions = portionsOf(events, callLimits)
-    if (portions.length === 1 && !isKeyed(events)) return this.#publishAtOnce(events, 'together')
+    if (portions.length === 1 && !isKeyed(events))
+      return this.#publishAtOnce(events, { from, refuse: 'together' })
+    const memoryHere = this.#memoryHere(from)
     const told: (string | null)[] = []
     const all = await db.transaction(async (tx) => {
       const connection = { query: tx.query.bind(tx), run: tx.run.bind(tx), schema: db.schema }
       const published: Published[] = []
       for (const portion of portions) {
-        const wake = this.#wake()
+        const wake = this.#notifier.wake()
         told.push(wake)
-        const request = { events: portion, wake, refuse: 'together' } as const
+        const request = { events: portion, wake, refuse: 'together', ...memoryHere } as const
         published.push(...(await publish(connection, request)).published)
       }
       // Thrown inside, so that nothing of the call is stored.
       for (const [position, one] of published.entries()) this.#answer(events[position] as NewEvent, one)
       return published
     })
-    if (told.includes(null)) this.#noticeSoon()
+    if (told.includes(null)) this.#notifier.tellSoon()
+    if (from === 'here') memory.door.stored(events, all)
     this.#tellPressure(all)
     await this.#options.published({ published: all, runs: [] }, events, performance.now())
     return all
@@ -186,17 +213,19 @@ export class Publisher {
 
   async #publishAtOnce(
     events: readonly NewEvent[],
-    refuse: 'each' | 'together' = 'each',
+    { from = 'elsewhere', refuse = 'each' }: { from?: Origin; refuse?: 'each' | 'together' } = {},
   ): Promise<readonly Published[]> {
-    const { db, idle, published, trouble } = this.#options
+    const { db, idle, published, trouble, memory } = this.#options
     const runner = await idle(events.length)
     const askedAt = performance.now()
-    const wake = this.#wake()
+    const wake = this.#notifier.wake()
     const connection = isKeyed(events) ? impatient(db) : db
-    const answer = await publish(connection, { events, wake, refuse, ...(runner && { idle: runner }) })
+    const request = { events, wake, refuse, ...this.#memoryHere(from) }
+    const answer = await publish(connection, { ...request, ...(runner && { idle: runner }) })
     if (refuse === 'together') for (const one of answer.published) this.#taken(one)
+    if (from === 'here') memory.door.stored(events, answer.published)
     this.#tellPressure(answer.published)
-    if (wake === null) this.#noticeSoon()
+    if (wake === null) this.#notifier.tellSoon()
     // They are stored: whatever goes wrong from here on must not have them stored again.
     await published(answer, events, askedAt).catch((error: unknown) =>
       trouble(error, 'handing over what was published'),
@@ -209,65 +238,37 @@ export class Publisher {
     const { refused } = published
     if (refused === null) return published
     this.#options.refused(refused)
-    if (refused.why === 'full') this.#options.pressed([refused.queue])
+    if (refused.why === 'full') this.#options.pressed(refused.queue)
     throw refusalError(refused)
+  }
+
+  /** The same in a transaction, in which memory can have no part. */
+  #takenIn(published: Published): Published {
+    const { refused } = published
+    if (refused?.why === 'memory') throw new PosthornError('QUEUE_IN_MEMORY', { queue: refused.queue })
+    return this.#taken(published)
   }
 
   #tellPressure(published: readonly Published[]): void {
     const queues = new Set(published.flatMap(({ pressed }) => pressed))
-    if (queues.size > 0) this.#options.pressed([...queues])
+    for (const queue of queues) this.#options.pressed(queue)
   }
 
-  #answer(event: NewEvent, published: Published): PublishedEvent {
+  #memoryHere(from: Origin): { memoryHere?: readonly number[] } {
+    return from === 'elsewhere' || this.#isElsewhere ? {} : { memoryHere: this.#options.memory.here }
+  }
+
+  #answer(event: NewEvent, published: Published, durability: Durability = 'durable'): PublishedEvent {
     const { id, replayed, conflict, owed, createdAt, pressed } = this.#taken(published)
     if (conflict) throw new PosthornError('IDEMPOTENCY_MISMATCH', { key: event.idempotencyKey, eventId: id })
-    return { id, replayed, deliveries: owed.length, createdAt, backpressure: pressed }
-  }
-
-  /** Tells others within the commit when that is rare, else a moment later for all: NOTIFY serialises commits. */
-  #wake(): string | null {
-    const now = performance.now()
-    if (now - this.#notifiedAt >= notifyEveryMs) {
-      this.#notifiedAt = now
-      return this.#options.processId
-    }
-    return null
-  }
-
-  /** Only after the commit: whoever looks before it finds nothing. */
-  #noticeSoon(): void {
-    this.#notifying ??= this.#notifyLater()
-  }
-
-  async #notifyLater(): Promise<void> {
-    const { db, channel, processId, trouble } = this.#options
-    await delay(notifyEveryMs)
-    this.#notifying = undefined
-    this.#notifiedAt = performance.now()
-    try {
-      await db.query('select pg_notify($1, $2)', [channel, processId])
-    } catch (error) {
-      trouble(error, 'notifying other processes')
-    }
+    return { id, replayed, deliveries: owed.length, createdAt, backpressure: pressed, durability }
   }
 }
 
-async function validate(catalogue: Catalogue, input: EventInput): Promise<EventInput> {
-  const { type } = input
-  if (type == null || type.startsWith('posthorn.')) return input
-  const payload = await catalogue.validate(type, input.payload)
-  return {
-    ...input,
-    payload,
-    orderingKey: input.orderingKey ?? catalogue.orderingKey(type, payload),
-  } as EventInput
-}
+/** Who publishes: this process through the library, or others through it. */
+type Origin = 'here' | 'elsewhere'
 
-/** Statements through it give up soon on what is locked. */
-function impatient(db: Database): Connection & { readonly schema: string } {
-  return {
-    schema: db.schema,
-    query: db.query.bind(db),
-    run: (statement, values) => db.once(statement, values, { lockTimeoutMs }),
-  }
+interface Stored {
+  readonly published: readonly Published[]
+  readonly durability: Durability
 }

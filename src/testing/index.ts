@@ -39,7 +39,8 @@ export async function testPosthorn<const C extends Catalogue = Catalogue>(
       const deadline = performance.now() + timeoutMs
       for (;;) {
         const { ready, leased } = await countBacklog(db)
-        if (ready === 0 && leased === 0) return
+        const inMemory = hub.memory.views.filter(({ isBusy }) => isBusy)
+        if (ready === 0 && leased === 0 && inMemory.length === 0) return
         if (performance.now() > deadline) throw new Error(`Not drained: ${ready} ready, ${leased} leased`)
         await delay(5)
       }

@@ -41,7 +41,8 @@ test('a queue has the document of seed 002', async () => {
       ...{ highWatermark: null, on_full: 'hold' },
     },
     ...{ status: 'active', created_at: isTime, updated_at: isTime },
-    ...{ subscriber_id: expect.any(String), via: 'pull', storage: 'database', depth: 1 },
+    ...{ subscriber_id: expect.any(String), via: 'pull', storage: 'database', durability: 'durable' },
+    depth: 1,
     ...{ backpressure: 'none', drained_at: null },
   })
 })

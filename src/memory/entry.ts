@@ -1,0 +1,94 @@
+import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
+import { type StoredEvent, youngCopy } from '../domain/stored-event.ts'
+import type { Fifo } from './fifo.ts'
+import type { MemoryQueue } from './queue.ts'
+
+/** A delivery that a memory queue owes. */
+export interface Entry {
+  readonly event: StoredEvent
+  readonly lane: Lane | null
+  attempts: number
+  failures: number
+  /** By the clock of the database; null: it does not wait for its time. */
+  dueAtMs: number | null
+  lastError: string | null
+  state: 'waiting' | 'later' | 'out' | 'settled'
+  /** The last one that it was leased with: what earlier ones say does not count any more. */
+  run: MemoryRun | null
+  /** Whether the database has it. `perhaps`: nobody knows, the answer was lost. */
+  stored: 'no' | 'perhaps' | 'yes'
+  /** It may have ended a process: it is attempted alone, until it has succeeded. */
+  isSuspect: boolean
+  /** A transaction of the caller's may complete it, also after its attempt has ended. */
+  completesIn: boolean
+}
+
+/** What is known of an entry that comes in. */
+export interface Arrival {
+  readonly event: StoredEvent
+  readonly laneKey: string | null
+}
+
+/** What becomes of an entry that is tried again. */
+export interface Postponement extends Pick<Entry, 'attempts' | 'failures' | 'dueAtMs' | 'lastError'> {
+  readonly executionMs: number
+}
+
+/** How an entry stood when it was persisted. */
+export interface Standing {
+  readonly attempts: number
+  readonly failures: number
+  readonly dueAtMs: number | null
+  readonly lastError: string | null
+  readonly isSuspect: boolean
+}
+
+/** What is owed under one key, in order. While its head is out, nobody else is. */
+export interface Lane {
+  readonly key: string
+  readonly entries: Fifo<Entry>
+  state: 'waiting' | 'later' | 'out'
+  /** It is about to be kept elsewhere. */
+  isClosing: boolean
+}
+
+/** An entry, leased. */
+export interface MemoryDelivery extends LeasedDelivery {
+  readonly entry: Entry
+}
+
+export class MemoryRun implements LeasedRun {
+  readonly id: number
+  readonly queue: MemoryQueue
+  readonly lane: boolean
+  readonly suspect: boolean
+  readonly leasedUntil: Date
+  readonly deliveries: MemoryDelivery[] = []
+
+  constructor(queue: MemoryQueue, id: number, leasedUntil: Date, first: Entry) {
+    this.queue = queue
+    this.id = id
+    this.leasedUntil = leasedUntil
+    this.lane = first.lane !== null
+    this.suspect = first.isSuspect
+  }
+
+  get subscription(): number {
+    return this.queue.subscription.no
+  }
+
+  get token(): number {
+    return this.queue.token
+  }
+
+  add(entry: Entry): void {
+    const { event, attempts, failures } = entry
+    entry.state = 'out'
+    entry.run = this
+    this.deliveries.push({ run: this, event: youngCopy(event), attempt: attempts + 1, failures, entry })
+  }
+}
+
+export function isOutWith(entry: Entry, run: LeasedRun): boolean {
+  return entry.state === 'out' && entry.run === run
+}

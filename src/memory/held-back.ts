@@ -1,0 +1,64 @@
+import type { LeasedRun } from '../domain/delivery.ts'
+import { laneName } from '../operations/draw-memory.ts'
+import type { MemoryQueue } from './queue.ts'
+
+export interface HeldBackOptions {
+  readonly queue: (no: number) => MemoryQueue | undefined
+  /** The run may begin. */
+  readonly goOn: (run: LeasedRun) => void
+}
+
+/**
+ * Lanes that are partly in memory and partly in the database. A run of the database waits until memory has nothing left
+ * of its lane; what is published to a lane while such a run is out goes to the database as well, behind it. So no lane is
+ * out twice, and each keeps its order.
+ */
+export class HeldBack {
+  readonly #options: HeldBackOptions
+  readonly #waiting = new Set<LeasedRun>()
+  /** Lanes of the database that have begun since the last look at it. */
+  #begun = new Set<string>()
+
+  constructor(options: HeldBackOptions) {
+    this.#options = options
+  }
+
+  /** Whether a run of the database has to wait. */
+  holds(run: LeasedRun): boolean {
+    const queue = this.#options.queue(run.subscription)
+    if (queue === undefined || !run.lane) return false
+    const lane = laneOf(run, queue)
+    if (lane === null ? queue.hasLanes : queue.hasLane(lane)) {
+      this.#waiting.add(run)
+      return true
+    }
+    this.#begun.add(laneName(run.subscription, lane ?? anyLane))
+    return false
+  }
+
+  /** Some lane in memory is empty now. */
+  look(): void {
+    // A copy: whoever has to wait on is put back.
+    for (const run of [...this.#waiting]) {
+      this.#waiting.delete(run)
+      if (!this.holds(run)) this.#options.goOn(run)
+    }
+  }
+
+  /** From now on, what begins is remembered. */
+  watch(): void {
+    this.#begun = new Set()
+  }
+
+  hasBegun(subscription: number, key: string): boolean {
+    return this.#begun.has(laneName(subscription, key)) || this.#begun.has(laneName(subscription, anyLane))
+  }
+}
+
+/** No key is empty. */
+const anyLane = ''
+
+/** Null: it is ordered by something that only the database knows, so it might be any. */
+function laneOf({ deliveries }: LeasedRun, { subscription }: MemoryQueue): string | null {
+  return subscription.orderingKey === null ? (deliveries[0]?.event.orderingKey ?? null) : null
+}

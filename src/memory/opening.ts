@@ -1,0 +1,113 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Database } from '../db/database.ts'
+import { decideSettlement } from '../domain/settlement.ts'
+import type { Subscription } from '../domain/subscription.ts'
+import { PosthornError } from '../errors.ts'
+import {
+  type ClaimedMemory,
+  claimMemory,
+  type MemoryClaim,
+  memoryHeldMs,
+} from '../operations/claim-memory.ts'
+import { type LoadedDelivery, loadMemory } from '../operations/load-memory.ts'
+import { forgetMemory, moveMemory } from '../operations/move-memory.ts'
+import { beginRecovery, endRecovery } from '../operations/recover-memory.ts'
+import type { Entry } from './entry.ts'
+import { MemoryQueue, type MemoryQueueOptions } from './queue.ts'
+
+export interface OpeningOptions extends Pick<MemoryQueueOptions, 'now' | 'emptied'> {
+  readonly db: Database
+  readonly claim: MemoryClaim
+}
+
+/** What a start has made of a queue. */
+export interface Opened {
+  readonly queue: MemoryQueue
+  readonly recovered: number
+  /** They have ended a process once too often. */
+  readonly exhausted: readonly Entry[]
+}
+
+const claimEveryMs = 100
+/** Somewhat longer than a process that has vanished holds it. */
+const claimMsMax = memoryHeldMs + 1_000
+const pageLimits = { rowsMax: 2_000, charsMax: 16 * 2 ** 20 }
+const moveRowsMax = 1_000
+/** Holders in a row that vanished before what they may have been at is tried one by one. */
+const crashesMax = 2
+
+/** Claims a queue, and loads what was unsettled when it was last persisted. */
+export async function openQueue(subscription: Subscription, options: OpeningOptions): Promise<Opened> {
+  const { db, claim, now, emptied } = options
+  const { checkpoint, crashes } = await claimInTime(subscription.name, options)
+  const queue = new MemoryQueue({ subscription, token: claim.token, checkpoint, now, emptied })
+  const recovery = await beginRecovery(db, claim)
+  if (recovery === undefined) return { queue, recovered: 0, exhausted: [] }
+  const { recovered, exhausted } = await load(queue, options, crashes >= crashesMax)
+  await endRecovery(db, recovery, recovered)
+  return { queue, recovered, exhausted }
+}
+
+/** Moves what a queue had in memory to the durable tables: from now on it is kept there. */
+export async function moveQueue(subscription: Subscription, options: OpeningOptions): Promise<number> {
+  const { db, claim } = options
+  await claimInTime(subscription.name, options)
+  let moved = 0
+  for (let last = moveRowsMax; last >= moveRowsMax; moved += last) {
+    last = await moveMemory(db, { ...claim, rowsMax: moveRowsMax })
+  }
+  await forgetMemory(db, claim)
+  return moved
+}
+
+/** One that has vanished is waited for; one that lives is not. */
+async function claimInTime(queue: string, { db, claim }: OpeningOptions): Promise<ClaimedMemory> {
+  const deadline = performance.now() + claimMsMax
+  for (;;) {
+    const answer = await claimMemory(db, claim)
+    if ('checkpoint' in answer) return answer
+    const { worker, heldForMs } = answer
+    if (performance.now() > deadline) throw new PosthornError('QUEUE_TAKEN', { queue, worker, heldForMs })
+    await delay(claimEveryMs)
+  }
+}
+
+async function load(
+  queue: MemoryQueue,
+  { db, claim, now }: OpeningOptions,
+  isSuspect: boolean,
+): Promise<{ recovered: number; exhausted: Entry[] }> {
+  const exhausted: Entry[] = []
+  let recovered = 0
+  for (let after = 0; ; ) {
+    const page = await loadMemory(db, { ...claim, after, ...pageLimits })
+    for (const loaded of page) {
+      const { entry, isExhausted } = restore(queue, loaded, now(), isSuspect)
+      if (isExhausted) exhausted.push(entry)
+    }
+    const last = page.at(-1)
+    if (last === undefined) return { recovered, exhausted }
+    recovered += page.length
+    after = last.event.id
+  }
+}
+
+/** What was out when its process vanished, and known to be, is charged for it. */
+function restore(queue: MemoryQueue, loaded: LoadedDelivery, nowMs: number, isSuspect: boolean) {
+  const { event, laneKey, isBegun, dueAfterMs } = loaded
+  const policy = { failures: loaded.failures, retry: queue.subscription.retry, maxRetries: null }
+  const charge = isBegun ? decideSettlement(policy, { kind: 'lease_expired' }, 0) : undefined
+  const isCharged = charge?.kind === 'retry' || charge?.kind === 'bury'
+  const entry = queue.restore(
+    { event, laneKey },
+    {
+      attempts: isBegun ? loaded.attempts + 1 : loaded.attempts,
+      failures: isCharged ? charge.failures : loaded.failures,
+      dueAtMs: dueAfterMs === null ? null : nowMs + dueAfterMs,
+      lastError: isCharged ? charge.reason : loaded.lastError,
+      isSuspect: isSuspect || isBegun,
+    },
+  )
+  if (isBegun) queue.ledger.changed(entry)
+  return { entry, isExhausted: charge?.kind === 'bury' }
+}

@@ -1,0 +1,290 @@
+import type { Want } from '../consume/source.ts'
+import type { StoredEvent } from '../domain/stored-event.ts'
+import type { Subscription } from '../domain/subscription.ts'
+import {
+  type Arrival,
+  type Entry,
+  isOutWith,
+  type Lane,
+  type MemoryDelivery,
+  MemoryRun,
+  type Postponement,
+  type Standing,
+} from './entry.ts'
+import { Fifo } from './fifo.ts'
+import { type Ended, Ledger } from './ledger.ts'
+import { headOf, Waiting } from './waiting.ts'
+
+const runMax = 200
+/** Payloads that one queue may hold, in characters. */
+const charsMax = 512 * 2 ** 20
+
+export interface MemoryQueueOptions {
+  readonly subscription: Subscription
+  readonly token: number
+  /** All events up to here are settled. */
+  readonly checkpoint: number
+  /** By the clock of the database. */
+  readonly now: () => number
+  /** A lane has nothing left in memory. */
+  readonly emptied: () => void
+}
+
+/**
+ * The deliveries that one subscription is owed, in the memory of this process: what waits, what is out, and what waits
+ * for its time. A lane has at most one run out. What has to be written of it is in its ledger.
+ */
+export class MemoryQueue {
+  /** Replaced when somebody has changed its options. */
+  subscription: Subscription
+  readonly token: number
+  readonly ledger: Ledger
+  readonly #now: () => number
+  readonly #emptied: () => void
+  readonly #lanes = new Map<string, Lane>()
+  readonly #waiting = new Waiting()
+  #runs = 0
+  #out = 0
+  #retries = 0
+  #chars = 0
+  #state: 'open' | 'closing' | 'lost' = 'open'
+
+  constructor({ subscription, token, checkpoint, now, emptied }: MemoryQueueOptions) {
+    this.subscription = subscription
+    this.token = token
+    this.ledger = new Ledger(checkpoint)
+    this.#now = now
+    this.#emptied = emptied
+  }
+
+  /** Unsettled: waiting, out, or waiting for their time. */
+  get depth(): number {
+    return this.ledger.unsettled
+  }
+
+  /** What a reader of the metrics wants to know. */
+  get figures() {
+    const { delayed } = this.#waiting
+    const oldest = this.ledger.oldest
+    return {
+      waiting: this.depth - this.#out,
+      leased: this.#out,
+      delayed,
+      retries: this.#retries,
+      oldestSeconds: oldest === undefined ? 0 : Math.max(0, this.#now() - oldest.createdAt.getTime()) / 1000,
+    }
+  }
+
+  get isLost(): boolean {
+    return this.#state === 'lost'
+  }
+
+  /** Whether so many more, of so many characters, would be too many. */
+  isFull(events: number, chars: number): boolean {
+    const { maxQueueDepth } = this.subscription.queue
+    return this.depth + events > (maxQueueDepth as number) || this.#chars + chars > charsMax
+  }
+
+  get isPressed(): boolean {
+    return this.depth >= (this.subscription.queue.highWatermark as number)
+  }
+
+  /** Something of this lane is unsettled. */
+  hasLane(key: string): boolean {
+    return this.#lanes.has(key)
+  }
+
+  get hasLanes(): boolean {
+    return this.#lanes.size > 0
+  }
+
+  add({ event, laneKey }: Arrival): void {
+    this.ledger.add(this.#enter(event, laneKey, fresh))
+  }
+
+  /** What was persisted before. */
+  restore({ event, laneKey }: Arrival, standing: Standing): Entry {
+    const entry = this.#enter(event, laneKey, standing)
+    this.ledger.restore(entry)
+    return entry
+  }
+
+  /** At most what is wanted, oldest first. */
+  lease(want: Want, leaseMs: number): MemoryRun[] {
+    this.#waiting.promote(this.#now())
+    const runs: MemoryRun[] = []
+    let left = want.eventsMax
+    while (left > 0 && runs.length < Math.max(want.runsMax, 1) && this.#state === 'open') {
+      const next = this.#waiting.next()
+      if (next === undefined || (headOf(next).isSuspect && (!want.suspects || runs.length > 0))) break
+      const run = new MemoryRun(this, ++this.#runs, new Date(this.#now() + leaseMs), headOf(next))
+      if ('entries' in next) this.#fillWithLane(run, next, Math.min(left, want.laneMax))
+      else this.#fill(run, left)
+      left -= run.deliveries.length
+      this.#out += run.deliveries.length
+      runs.push(run)
+      if (run.suspect) break
+    }
+    return runs
+  }
+
+  /** When the next is due of what waits for its time; null: nothing does. */
+  get nextDueAtMs(): number | null {
+    return this.#waiting.nextDueAtMs
+  }
+
+  get hasReady(): boolean {
+    this.#waiting.promote(this.#now())
+    return this.#waiting.next() !== undefined
+  }
+
+  /** It is settled for good, and forgotten. */
+  finish(entry: Entry, ended: Ended): void {
+    if (entry.state === 'settled') return
+    this.#leave(entry)
+    this.#drop(entry)
+    this.ledger.finished(entry, ended)
+  }
+
+  /** It is tried again, after a while. */
+  postpone({ entry, run }: MemoryDelivery, { executionMs, ...change }: Postponement): void {
+    if (!isOutWith(entry, run)) return
+    if (change.failures > 0 && entry.failures === 0) this.#retries++
+    Object.assign(entry, change)
+    this.ledger.tried(entry, executionMs)
+    this.#putBack(entry, run as MemoryRun)
+  }
+
+  /** As if it had not been leased. */
+  release({ entry, run }: MemoryDelivery): void {
+    if (isOutWith(entry, run)) this.#putBack(entry, run as MemoryRun)
+  }
+
+  /** What is left of a run is nobody's any more. */
+  releaseRun(run: MemoryRun): void {
+    // Backwards: of a lane the last to come back is its head, and then the lane waits.
+    for (const delivery of [...run.deliveries].reverse()) this.release(delivery)
+  }
+
+  /** Nothing more enters it: it is about to be kept elsewhere. */
+  closeLane(key: string): void {
+    const lane = this.#lanes.get(key)
+    if (lane !== undefined) lane.isClosing = true
+  }
+
+  isClosing(key: string): boolean {
+    return this.#lanes.get(key)?.isClosing ?? false
+  }
+
+  /** A lane is kept elsewhere from now on. */
+  giveUpLane(key: string): void {
+    const lane = this.#lanes.get(key)
+    if (lane === undefined) return
+    for (const entry of [...lane.entries]) {
+      this.#leave(entry)
+      this.#drop(entry)
+      this.ledger.moved(entry)
+    }
+  }
+
+  /** Nothing more is given out: it is about to be given up. */
+  close(): void {
+    if (!this.isLost) this.#state = 'closing'
+  }
+
+  /** It is another's now: nothing more is given out or written. */
+  lose(): void {
+    this.#state = 'lost'
+  }
+
+  #enter(event: StoredEvent, laneKey: string | null, standing: Standing): Entry {
+    const lane = laneKey === null ? null : this.#laneOf(laneKey)
+    const entry: Entry = {
+      event,
+      lane,
+      ...standing,
+      state: 'waiting',
+      run: null,
+      stored: 'no',
+      completesIn: false,
+    }
+    this.#chars += event.payloadText.length
+    if (standing.failures > 0) this.#retries++
+    if (lane !== null) {
+      lane.entries.push(entry)
+      if (lane.entries.size === 1) this.#waiting.add(lane)
+    } else if (standing === fresh) this.#waiting.addFresh(entry)
+    else this.#waiting.add(entry)
+    return entry
+  }
+
+  #laneOf(key: string): Lane {
+    let lane = this.#lanes.get(key)
+    if (lane === undefined) {
+      lane = { key, entries: new Fifo(), state: 'out', isClosing: false }
+      this.#lanes.set(key, lane)
+    }
+    return lane
+  }
+
+  #fillWithLane(run: MemoryRun, lane: Lane, entriesMax: number): void {
+    this.#waiting.take()
+    lane.state = 'out'
+    for (const entry of lane.entries) {
+      if (run.deliveries.length > 0 && (run.suspect || entry.isSuspect || entry.attempts > 0)) break
+      run.add(entry)
+      if (run.deliveries.length >= entriesMax) break
+    }
+  }
+
+  /** One that has been tried before has a run of its own. */
+  #fill(run: MemoryRun, entriesMax: number): void {
+    if (!this.#waiting.isFresh) {
+      run.add(this.#waiting.next() as Entry)
+      this.#waiting.take()
+      return
+    }
+    for (const entry of this.#waiting.takeFresh(Math.min(entriesMax, runMax))) run.add(entry)
+  }
+
+  #putBack(entry: Entry, run: MemoryRun): void {
+    const { lane } = entry
+    this.#leave(entry)
+    entry.state = 'waiting'
+    if (lane === null) {
+      this.#waiting.add(entry)
+      return
+    }
+    // The rest of the lane's run has not begun, and goes back with its head.
+    if (lane.entries.peek() !== entry) return
+    for (const other of run.deliveries) if (isOutWith(other.entry, run)) this.#undo(other.entry)
+    this.#waiting.add(lane)
+  }
+
+  #undo(entry: Entry): void {
+    this.#leave(entry)
+    entry.state = 'waiting'
+  }
+
+  #leave(entry: Entry): void {
+    if (entry.state === 'out') this.#out--
+  }
+
+  /** It is no part of the queue any more; its lane goes on with the next, once its run is done. */
+  #drop(entry: Entry): void {
+    const { lane, state } = entry
+    entry.state = 'settled'
+    this.#chars -= entry.event.payloadText.length
+    if (entry.failures > 0) this.#retries--
+    if (lane === null) return
+    if (lane.entries.peek() === entry) lane.entries.shift()
+    else lane.entries.filter((one) => one !== entry)
+    const head = lane.entries.peek()
+    if (head === undefined) {
+      this.#lanes.delete(lane.key)
+      this.#emptied()
+    } else if (state === 'out' && head.state !== 'out') this.#waiting.add(lane)
+  }
+}
+
+const fresh: Standing = { attempts: 0, failures: 0, dueAtMs: null, lastError: null, isSuspect: false }

@@ -1,0 +1,201 @@
+import type {
+  Beat,
+  Completion,
+  HeldLease,
+  LeaseAnswer,
+  SettleAnswer,
+  SettleDelivery,
+  Source,
+  Want,
+} from '../consume/source.ts'
+import type { Database } from '../db/database.ts'
+import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
+import type { CallerTransaction } from '../domain/transaction.ts'
+import { type BuryMemoryRequest, buryMemory } from '../operations/bury-memory.ts'
+import {
+  awaitMemoryCompletion,
+  completeMemoryIn,
+  isCompletedInMemory,
+} from '../operations/complete-memory.ts'
+import { markMemory } from '../operations/mark-memory.ts'
+import type { MemoryClock } from './clock.ts'
+import type { Entry, MemoryDelivery, MemoryRun } from './entry.ts'
+import type { Persister } from './persister.ts'
+import type { MemoryQueue } from './queue.ts'
+
+export interface MemorySourceOptions {
+  readonly db: Database
+  readonly clock: MemoryClock
+  readonly worker: () => Promise<number>
+  readonly queue: (no: number) => MemoryQueue | undefined
+  readonly persister: (queue: MemoryQueue) => Persister
+  readonly leased: (run: LeasedRun, leaseMs: number) => void
+  /** Something is due at this time, by the clock of the database. */
+  readonly due: (atMs: number) => void
+}
+
+export type MemoryBurial = Pick<
+  BuryMemoryRequest,
+  'attempt' | 'failures' | 'reason' | 'startedAfterMs' | 'executionMs'
+>
+
+/** The memory's end of the runner: nothing waits for the database but burials and what settles in a transaction. */
+export class MemorySource implements Source {
+  readonly #options: MemorySourceOptions
+
+  constructor(options: MemorySourceOptions) {
+    this.#options = options
+  }
+
+  async lease(wants: readonly Want[]): Promise<LeaseAnswer> {
+    return { runs: this.take(wants), again: false }
+  }
+
+  /** The same, at once. */
+  take(wants: readonly Want[]): MemoryRun[] {
+    const { queue, leased, due } = this.#options
+    const runs: MemoryRun[] = []
+    for (const want of wants) {
+      const found = queue(want.subscription)
+      if (found === undefined) continue
+      const { leaseMs } = found.subscription
+      for (const run of found.lease(want, leaseMs)) {
+        leased(run, leaseMs)
+        runs.push(run)
+      }
+      if (found.nextDueAtMs !== null) due(found.nextDueAtMs)
+    }
+    return runs
+  }
+
+  async peek(subscriptions: readonly number[]): Promise<boolean> {
+    return subscriptions.some((no) => this.#options.queue(no)?.hasReady)
+  }
+
+  async settle(settlements: readonly SettleDelivery[]): Promise<SettleAnswer[]> {
+    const answers: SettleAnswer[] = []
+    for (const settlement of settlements) {
+      const { kind } = settlement.settlement
+      const delivery = settlement.delivery as MemoryDelivery
+      const isPlain = kind !== 'bury' && !delivery.entry.completesIn
+      answers.push(
+        isPlain ? this.#settle(delivery, settlement) : await this.#settleSlowly(delivery, settlement),
+      )
+    }
+    return answers
+  }
+
+  async heartbeat(beats: readonly Beat[]): Promise<HeldLease[]> {
+    const held: HeldLease[] = []
+    for (const { run, begun } of beats) {
+      const { queue, suspect } = run as MemoryRun
+      if (queue.isLost || (suspect && begun.length > 0 && !(await this.#mark(run, begun)))) continue
+      held.push({ run, renewed: true, cancelled: [] })
+    }
+    return held
+  }
+
+  async release(runs: readonly LeasedRun[]): Promise<void> {
+    for (const run of runs) (run as MemoryRun).queue.releaseRun(run as MemoryRun)
+  }
+
+  async releaseSome(deliveries: readonly LeasedDelivery[]): Promise<void> {
+    for (const delivery of deliveries) queueOf(delivery).release(delivery as MemoryDelivery)
+  }
+
+  /** Nobody else needs what a transaction locks, so it stays where it is. */
+  async isolate(delivery: LeasedDelivery): Promise<LeasedRun | undefined> {
+    return queueOf(delivery).isLost ? undefined : delivery.run
+  }
+
+  async completeIn(tx: CallerTransaction, { delivery }: Completion): Promise<boolean> {
+    const { entry } = delivery as MemoryDelivery
+    entry.completesIn = true
+    return completeMemoryIn(tx, this.#options.db, nameOf(delivery))
+  }
+
+  /** What is completed is settled: the runner does not say so again. */
+  async isCompleted(delivery: LeasedDelivery): Promise<boolean> {
+    const isCompleted = await isCompletedInMemory(this.#options.db, nameOf(delivery))
+    if (isCompleted) this.#finish(delivery as MemoryDelivery, null)
+    return isCompleted
+  }
+
+  #settle(delivery: MemoryDelivery, { settlement, executionMs }: SettleDelivery): SettleAnswer {
+    const queue = queueOf(delivery)
+    if (queue.isLost) return 'lost'
+    const { entry, attempt: attempts } = delivery
+    switch (settlement.kind) {
+      case 'complete':
+        this.#finish(delivery, executionMs)
+        break
+      case 'retry':
+      case 'snooze': {
+        const dueAtMs = this.#options.clock.now() + settlement.afterMs
+        const isRetry = settlement.kind === 'retry'
+        const failures = isRetry ? settlement.failures : entry.failures
+        const lastError = isRetry ? settlement.reason : entry.lastError
+        queue.postpone(delivery, { attempts, failures, dueAtMs, lastError, executionMs })
+        this.#options.due(dueAtMs)
+        break
+      }
+      case 'cancel':
+        queue.finish(entry, { as: 'other' })
+        break
+      default:
+        queue.release(delivery)
+    }
+    return 'settled'
+  }
+
+  #finish(delivery: MemoryDelivery, executionMs: number | null): void {
+    queueOf(delivery).finish(delivery.entry, { as: 'completed', executionMs })
+  }
+
+  async #settleSlowly(delivery: MemoryDelivery, settled: SettleDelivery): Promise<SettleAnswer> {
+    const { db } = this.#options
+    const { entry } = delivery
+    if (entry.completesIn && entry.state === 'out') {
+      if (await awaitMemoryCompletion(db, nameOf(delivery))) {
+        this.#finish(delivery, settled.executionMs)
+        return 'settled'
+      }
+      entry.completesIn = false
+    }
+    const { settlement, startedAfterMs, executionMs } = settled
+    if (settlement.kind !== 'bury') return this.#settle(delivery, settled)
+    const { reason, failures } = settlement
+    const burial = { attempt: delivery.attempt, failures, reason, startedAfterMs, executionMs }
+    return this.bury(queueOf(delivery), entry, burial)
+  }
+
+  /** Persisted first, so that it can be moved to the dead letters; until that is done it is not settled. */
+  async bury(queue: MemoryQueue, entry: Entry, burial: MemoryBurial): Promise<SettleAnswer> {
+    const { db, worker, persister } = this.#options
+    if (queue.isLost) return 'lost'
+    const stopsLane = queue.subscription.onExhausted === 'block' ? (entry.lane?.key ?? null) : null
+    if (stopsLane !== null) queue.closeLane(stopsLane)
+    if (entry.state !== 'settled') await persister(queue).persist()
+    const name = { subscription: queue.subscription.no, token: queue.token, eventId: entry.event.id }
+    if (!(await buryMemory(db, { ...name, ...burial, stopsLane, worker: await worker() }))) return 'lost'
+    queue.finish(entry, { as: 'other' })
+    if (stopsLane !== null) queue.giveUpLane(stopsLane)
+    return 'settled'
+  }
+
+  async #mark(run: LeasedRun, begun: readonly number[]): Promise<boolean> {
+    const { subscription, token } = run
+    for (const eventId of begun) {
+      if (!(await markMemory(this.#options.db, { subscription, token, eventId }))) return false
+    }
+    return true
+  }
+}
+
+function queueOf({ run }: LeasedDelivery): MemoryQueue {
+  return (run as MemoryRun).queue
+}
+
+function nameOf({ run, event }: LeasedDelivery) {
+  return { subscription: run.subscription, token: run.token, eventId: event.id }
+}

@@ -1,0 +1,85 @@
+import type { Entry, Lane } from './entry.ts'
+import { Fifo } from './fifo.ts'
+import { Heap } from './heap.ts'
+
+/** What can be leased, by age, and what waits for its time. A lane stands where its head does. */
+export class Waiting {
+  /** Without a key and never tried, in order. */
+  readonly #fresh = new Fifo<Entry>()
+  /** Lanes, and what waits for another try. */
+  readonly #ready = new Heap<Entry | Lane>((one) => headOf(one).event.id)
+  readonly #later = new Heap<Entry | Lane>((one) => headOf(one).dueAtMs ?? 0)
+
+  get delayed(): number {
+    return this.#later.size
+  }
+
+  /** When the next is due of what waits for its time; null: nothing does. */
+  get nextDueAtMs(): number | null {
+    return this.#later.size === 0 ? null : this.#later.rank
+  }
+
+  /** It is younger than all that came before. */
+  addFresh(entry: Entry): void {
+    this.#fresh.push(entry)
+  }
+
+  /** From now on, or from its time on, it can be leased. */
+  add(one: Entry | Lane): void {
+    const { dueAtMs } = headOf(one)
+    one.state = dueAtMs === null ? 'waiting' : 'later'
+    if (dueAtMs === null) this.#ready.push(one)
+    else this.#later.push(one)
+  }
+
+  /** What is due can be leased. */
+  promote(nowMs: number): void {
+    while (this.#later.size > 0 && this.#later.rank <= nowMs) {
+      const one = this.#later.pop() as Entry | Lane
+      if (isStale(one, 'later')) continue
+      headOf(one).dueAtMs = null
+      this.add(one)
+    }
+  }
+
+  /** The oldest that can be leased now. */
+  next(): Entry | Lane | undefined {
+    while (isStale(this.#ready.peek(), 'waiting')) this.#ready.pop()
+    return this.isFresh ? this.#fresh.peek() : this.#ready.peek()
+  }
+
+  /** Whether `next` has never been tried, and has no lane. */
+  get isFresh(): boolean {
+    const entry = this.#fresh.peek()
+    return entry !== undefined && entry.event.id < this.#ready.rank
+  }
+
+  /** Takes out as many as have never been tried, have no lane, and are next. */
+  takeFresh(entriesMax: number): Entry[] {
+    const taken: Entry[] = []
+    const before = this.#ready.rank
+    while (taken.length < entriesMax) {
+      const entry = this.#fresh.peek()
+      if (entry === undefined || entry.event.id > before) break
+      this.#fresh.shift()
+      taken.push(entry)
+    }
+    return taken
+  }
+
+  /** Takes out what `next` said. */
+  take(): void {
+    if (this.isFresh) this.#fresh.shift()
+    else this.#ready.pop()
+  }
+}
+
+export function headOf(one: Entry | Lane): Entry {
+  return 'entries' in one ? (one.entries.peek() as Entry) : one
+}
+
+/** It was left where it waited, and has been settled since. */
+function isStale(one: Entry | Lane | undefined, state: 'waiting' | 'later'): boolean {
+  if (one === undefined) return false
+  return one.state !== state || ('entries' in one && one.entries.size === 0)
+}

@@ -1,0 +1,77 @@
+import { type Database, defineStatement } from '../db/database.ts'
+import { storeTaken } from './memory-sql.ts'
+
+export interface BuryMemoryRequest {
+  readonly subscription: number
+  readonly token: number
+  /** It is persisted. */
+  readonly eventId: number
+  /** The lane that stops at it, which from now on is kept in the durable tables; null: none. */
+  readonly stopsLane: string | null
+  readonly attempt: number
+  readonly failures: number
+  readonly reason: string
+  /** The number of the worker that attempted it. */
+  readonly worker: number
+  readonly startedAfterMs: number
+  readonly executionMs: number
+}
+
+/** Makes a dead letter of a delivery, which is durable from now on; false: the queue is another's. */
+export async function buryMemory(db: Database, request: BuryMemoryRequest): Promise<boolean> {
+  const { subscription, token, eventId, stopsLane, attempt, failures, reason, worker } = request
+  const values = [subscription, token, eventId, stopsLane, attempt, failures, reason, worker]
+  const timing = [request.startedAfterMs, request.executionMs]
+  const rows = await db.once(buryStatement(db), [...values, ...timing], {})
+  return rows.length > 0
+}
+
+/**
+ * Where nothing is taken, it was buried before and the answer was lost: then nothing is recorded twice.
+ * The lane may have a run in the durable tables that waits for this one: then that stops, behind what was in memory.
+ */
+const buryStatement = defineStatement(
+  'bury_memory',
+  `with held as materialized (
+    select q.subscription, q.token
+    from __schema__.memory_queues q
+    where q.subscription = $1 and q.token = $2
+    for update
+  ),
+  taken as (
+    delete from __schema__.memory_events m
+    using held h
+    where m.subscription = $1 and (m.event_id = $3 or m.lane_key = $4)
+    returning m.*
+  ),
+  ${storeTaken},
+  recorded as (
+    insert into __schema__.audit (event_id, subscription, settlement, attempt, failures, worker, token, leased_at,
+      started_at, finished_at, execution_ms, reason)
+    select s.id, $1, 'buried', $5, $6, $8, $2,
+      __schema__.clock() - ($9::int + $10::int) * interval '1 ms', __schema__.clock() - $10 * interval '1 ms',
+      __schema__.clock(), $10, $7
+    from stored s
+    where s.id = $3
+  ),
+  buried as (
+    insert into __schema__.dead_letters (id, event_id, subscription, kind, reason, attempts, failures, event_snapshot,
+      subscription_snapshot, buried_at)
+    select __schema__.uuid_v7(), s.id, p.no, 'buried', $7, $5, $6, __schema__.event_document(s.event),
+      __schema__.subscriber_document(p), __schema__.clock()
+    from stored s
+    join __schema__.subscriptions p on p.no = $1
+    where s.id = $3
+  ),
+  stopped as (
+    insert into __schema__.runs as r (subscription, state, event_ids, first_id, ordering_key, blocked_by)
+    select $1, 'blocked', array(select t.event_id from taken t where t.event_id <> $3 order by t.event_id),
+      s.id, $4, s.id
+    from stored s
+    where s.id = $3 and $4 is not null
+    on conflict (subscription, ordering_key) where ordering_key is not null and state <> 'delayed' do update
+    set state = 'blocked', event_ids = excluded.event_ids || r.event_ids, first_id = excluded.first_id,
+      blocked_by = excluded.blocked_by, due_at = null, token = null, granted = null, attempts = 0, failures = 0
+  )
+  select 1 from held`,
+)

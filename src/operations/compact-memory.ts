@@ -1,0 +1,47 @@
+import { type Database, defineStatement } from '../db/database.ts'
+
+export interface CompactRequest {
+  readonly subscription: number
+  readonly rowsMax: number
+}
+
+/** Removes some of what the checkpoint covers. How much that was: fewer than asked for, and there is no more. */
+export async function compactMemory(
+  db: Database,
+  { subscription, rowsMax }: CompactRequest,
+): Promise<number> {
+  const [row] = await db.once<[removed: number]>(compactStatement(db), [subscription, rowsMax], {
+    durable: false,
+    indexPlans: true,
+  })
+  return (row as [number])[0]
+}
+
+/** Whose token it is does not matter: nobody needs these any more. */
+const compactStatement = defineStatement(
+  'compact_memory',
+  `with covered as materialized (
+    select q.checkpoint from __schema__.memory_queues q where q.subscription = $1
+  ),
+  gone as (
+    delete from __schema__.memory_events m
+    where m.subscription = $1 and m.event_id = any(array(
+      select o.event_id
+      from __schema__.memory_events o
+      where o.subscription = $1 and o.event_id <= (select c.checkpoint from covered c)
+      order by o.event_id
+      limit $2))
+    returning 1
+  ),
+  forgotten as (
+    delete from __schema__.memory_settled t
+    where t.subscription = $1 and t.event_id = any(array(
+      select o.event_id
+      from __schema__.memory_settled o
+      where o.subscription = $1 and o.event_id <= (select c.checkpoint from covered c)
+      order by o.event_id
+      limit $2))
+    returning 1
+  )
+  select ((select count(*) from gone) + (select count(*) from forgotten))::int`,
+)

@@ -1,0 +1,62 @@
+import { type Database, defineStatement } from '../db/database.ts'
+import type { CallerTransaction } from '../domain/transaction.ts'
+
+export interface MemoryDeliveryName {
+  readonly subscription: number
+  readonly token: number
+  readonly eventId: number
+}
+
+/** Completes a delivery in the caller's transaction; false: it was completed before, or the queue is another's. */
+export async function completeMemoryIn(
+  tx: CallerTransaction,
+  db: { readonly schema: string },
+  { subscription, token, eventId }: MemoryDeliveryName,
+): Promise<boolean> {
+  const { rows } = await tx.query(completeStatement(db).text, [subscription, token, eventId])
+  return rows.length > 0
+}
+
+export async function isCompletedInMemory(
+  db: Database,
+  { subscription, eventId }: MemoryDeliveryName,
+): Promise<boolean> {
+  const rows = await db.run(isCompletedStatement(db), [subscription, eventId])
+  return rows.length > 0
+}
+
+/**
+ * Whether a transaction that may still be open has completed it: waits for its end. What is written to find out is
+ * taken back.
+ */
+export async function awaitMemoryCompletion(db: Database, delivery: MemoryDeliveryName): Promise<boolean> {
+  const { subscription, token, eventId } = delivery
+  return db.transaction(async (tx) => {
+    const written = await tx.run(completeStatement(db), [subscription, token, eventId])
+    if (written.length > 0) await tx.run(undoStatement(db), [subscription, eventId])
+    return (
+      written.length === 0 && (await tx.run(isCompletedStatement(db), [subscription, eventId])).length > 0
+    )
+  })
+}
+
+/** The key decides between two who both believe that the delivery is theirs. */
+const completeStatement = defineStatement(
+  'complete_memory',
+  `insert into __schema__.memory_settled (subscription, event_id, token)
+  select q.subscription, $3::bigint, q.token
+  from __schema__.memory_queues q
+  where q.subscription = $1 and q.token = $2
+  on conflict do nothing
+  returning 1 as settled`,
+)
+
+const undoStatement = defineStatement(
+  'undo_complete_memory',
+  'delete from __schema__.memory_settled t where t.subscription = $1 and t.event_id = $2',
+)
+
+const isCompletedStatement = defineStatement(
+  'is_completed_memory',
+  'select 1 from __schema__.memory_settled t where t.subscription = $1 and t.event_id = $2',
+)

@@ -1,0 +1,21 @@
+import type { Config } from './config.ts'
+import type { EmbeddedServer } from './db/embedded.ts'
+import type { PostgresDatabase } from './db/postgres.ts'
+import type { Vault } from './dispatch/vault.ts'
+import type { Catalogue } from './domain/catalogue.ts'
+import type { Logger } from './observe/log.ts'
+
+export interface StopOptions {
+  /** How long handlers may take to end before they are aborted and handed back. Default 30,000. */
+  readonly graceMs?: number
+}
+
+export interface PosthornParts {
+  readonly config: Config
+  readonly log: Logger
+  readonly db: PostgresDatabase
+  readonly embedded: EmbeddedServer | undefined
+  readonly catalogue: Catalogue | undefined
+  readonly vault: Vault
+  readonly databaseAddresses: readonly string[]
+}

@@ -1,0 +1,40 @@
+import type { NewEvent } from '../domain/event.ts'
+import type { CallerTransaction } from '../domain/transaction.ts'
+import type { Published } from '../operations/publish.ts'
+
+export interface PublishOptions {
+  /** Your own transaction: the events exist if and when it commits. */
+  readonly tx?: CallerTransaction
+  /** With `tx`: `false` leaves it to polling to find the events, instead of notifying at commit. Default `true`. */
+  readonly notify?: boolean
+}
+
+/** What a publisher gets back. */
+export interface PublishedEvent {
+  readonly id: number
+  /** The idempotency key was used before: this is the first event. */
+  readonly replayed: boolean
+  /** To how many subscriptions it is owed. */
+  readonly deliveries: number
+  readonly createdAt: Date
+  /** Queues it is owed to that are past their high watermark, by name: publish more slowly. */
+  readonly backpressure: readonly string[]
+  /** `process`: in the memory of this process, where a crash can lose it until it is persisted. */
+  readonly durability: Durability
+}
+
+export type Durability = 'durable' | 'process'
+
+/** The memory queues of this process. */
+export interface PublisherMemory {
+  /** By number. */
+  readonly here: readonly number[]
+  readonly door: MemoryDoor
+}
+
+/** Where events come in that only memory queues of this process are owed. */
+export interface MemoryDoor {
+  /** Undefined: they are to be stored. */
+  take(events: readonly NewEvent[]): Promise<readonly Published[] | undefined>
+  stored(events: readonly NewEvent[], published: readonly Published[]): void
+}

@@ -1,0 +1,16 @@
+import { expect, test } from 'vitest'
+import { patience, runScenario } from './support/scenario.ts'
+
+test(
+  'a memory queue loses exactly what came after its last persist, wherever its process is killed',
+  patience,
+  async () => {
+    const { counts, violations } = await runScenario('memory', { seed: 5, secs: 0, every: 3, killsMax: 14 })
+    expect(violations).toEqual([])
+    expect(counts.kills).toBeGreaterThan(9)
+    expect(counts.killsAtACommit).toBeGreaterThan(0)
+    expect(counts.settled).toBeGreaterThan(0)
+    expect(counts.lost).toBeGreaterThan(0)
+    expect(counts.mostLost).toBeLessThanOrEqual(counts.lostMax as number)
+  },
+)
