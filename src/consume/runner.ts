@@ -339,7 +339,9 @@ export class Runner {
   #begin(share: Share, held: HeldRun, delivery: LeasedDelivery): void {
     const now = performance.now()
     if (now >= held.holdsUntil) {
+      const isApart = this.#source.settlesApart?.(held.run)
       this.#lose(held, 'its lease ran out before it could begin')
+      if (isApart) void this.#handBackSome([delivery])
       return
     }
     share.active++

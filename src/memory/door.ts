@@ -93,7 +93,7 @@ export class Door {
 
   #isUsable(no: number): boolean {
     const open = this.#options.queues.get(no)
-    return open !== undefined && !open.queue.isLost && isUnlimited(open.queue.subscription)
+    return open?.queue.hold.isOpen === true && isUnlimited(open.queue.subscription)
   }
 
   async #flush(calls: (readonly NewEvent[])[]): Promise<Verdict[]> {
@@ -176,6 +176,8 @@ export class Door {
       let draining = 0
       for (const [no, key] of keys) {
         if (!this.#isUsable(no) || (key !== null && this.#isElsewhere(no, key, draw))) return 'durable'
+        // It is about to be given up, and this process has not heard of it yet.
+        if (draw.held.get(no) === 'deleted') return 'durable'
         if (draw.held.get(no) === 'draining') draining++
         const size = sizes.get(no) ?? { events: 0, chars: 0 }
         sizes.set(no, { events: size.events + 1, chars: size.chars + event.payloadText.length })

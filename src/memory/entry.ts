@@ -30,9 +30,7 @@ export interface Arrival {
 }
 
 /** What becomes of an entry that is tried again. */
-export interface Postponement extends Pick<Entry, 'attempts' | 'failures' | 'dueAtMs' | 'lastError'> {
-  readonly executionMs: number
-}
+export type Postponement = Pick<Entry, 'attempts' | 'failures' | 'dueAtMs' | 'lastError'>
 
 /** How an entry stood when it was persisted. */
 export interface Standing {

@@ -8,6 +8,12 @@ export type Ended =
   | { readonly as: 'completed'; readonly executionMs: number | null }
   | { readonly as: 'other' }
 
+/** An attempt that did not settle its delivery: it failed, or wants to be made again. */
+export interface Tried {
+  readonly executionMs: number
+  readonly isFailure: boolean
+}
+
 /** What one statement writes. */
 export interface Page {
   readonly checkpoint: number
@@ -46,7 +52,9 @@ export class Ledger {
   /** Stored rows that the checkpoint covers: the compaction's to remove. */
   #covered = 0
   #tally = newTally()
-  #suspects = 0
+  /** How many are left of those that were loaded, which are up to this id. */
+  #loaded = 0
+  #loadedUntil = 0
   #isMoved = false
 
   constructor(checkpoint: number) {
@@ -72,9 +80,9 @@ export class Ledger {
     return this.#isMoved || this.#unsavedCount > 0 || this.#changed.size > 0 || this.#settled.length > 0
   }
 
-  /** Nothing is left of what a vanished process may have been at. */
+  /** Nothing is left of what a vanished process may have been at: any of what was loaded. */
   get isCleared(): boolean {
-    return this.#suspects === 0
+    return this.#loaded === 0
   }
 
   get oldest(): StoredEvent | undefined {
@@ -107,11 +115,12 @@ export class Ledger {
   restore(entry: Entry): void {
     this.#enter(entry)
     entry.stored = 'yes'
-    if (entry.isSuspect) this.#suspects++
+    this.#loaded++
+    this.#loadedUntil = entry.event.id
   }
 
-  tried(entry: Entry, executionMs: number): void {
-    if (entry.lastError !== null) this.#tally.errors++
+  tried(entry: Entry, { executionMs, isFailure }: Tried): void {
+    if (isFailure) this.#tally.errors++
     this.#tally.timed++
     this.#tally.executionMs += executionMs
     this.#isMoved = true
@@ -208,7 +217,7 @@ export class Ledger {
     this.#isMoved = true
     if (entry.stored !== 'yes') this.#unsavedCount--
     this.#changed.delete(entry)
-    if (entry.isSuspect) this.#suspects--
+    if (entry.event.id <= this.#loadedUntil) this.#loaded--
     if (this.#order.peek() === entry) this.#advance()
     else if (this.#settledInside > 1_000 && this.#settledInside * 2 > this.#order.size) this.#tidy()
   }

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Source } from '../consume/source.ts'
 import type { Database } from '../db/database.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
@@ -67,6 +68,8 @@ export interface SeenDelivery {
 }
 
 const tickMs = 250
+const lastTriesMax = 10
+const lastTryMs = 300
 
 /** The memory queues of this process: claimed and loaded at the start, persisted beside the work, given up at the end. */
 export class Memory {
@@ -125,6 +128,7 @@ export class Memory {
   /** Claims and loads those of these that are kept in memory; what others have left there goes to the database. */
   async start(subscriptions: readonly Subscription[]): Promise<void> {
     await this.sync()
+    this.#ticker ??= setInterval(() => this.#tick(), tickMs)
     try {
       for (const subscription of subscriptions) {
         if (subscription.storage === 'memory') await this.#open(subscription)
@@ -135,7 +139,9 @@ export class Memory {
       await this.#closeAll()
       throw error
     }
-    if (this.#queues.size > 0) this.#ticker ??= setInterval(() => this.#tick(), tickMs)
+    if (this.#queues.size > 0) return
+    clearInterval(this.#ticker)
+    this.#ticker = undefined
   }
 
   /** Asks the database for the time: retries are due by it. */
@@ -226,13 +232,13 @@ export class Memory {
     const { no: subscription } = queue.subscription
     const { persister } = this.#queues.get(subscription) as OpenQueue
     const claim = { subscription, token: queue.token, worker }
-    queue.close()
+    queue.hold.close()
     try {
       if (how === 'forget') await forgetMemory(db, claim)
-      else if (!queue.isLost) await persister.checkpoint('stop')
+      else if (!queue.isLost) await this.#persistAtLast(persister)
       await persister.settled()
       if (how === 'give up') await persister.compact()
-      queue.lose()
+      queue.hold.lose()
       await releaseMemory(db, claim)
     } catch (error) {
       trouble(error, 'giving a memory queue up')
@@ -242,9 +248,22 @@ export class Memory {
     }
   }
 
+  /** The last chance of what is in memory only: the database may be away for a moment. */
+  async #persistAtLast(persister: Persister): Promise<void> {
+    for (let tries = 1; ; tries++) {
+      try {
+        await persister.checkpoint('stop')
+        return
+      } catch (error) {
+        if (tries === lastTriesMax) throw error
+        await delay(lastTryMs)
+      }
+    }
+  }
+
   #lose(queue: MemoryQueue): void {
     if (queue.isLost) return
-    queue.lose()
+    queue.hold.lose()
     this.#queues.delete(queue.subscription.no)
     this.#options.lost(queue.subscription.name, queue.ledger.unsaved)
     this.#options.retire(queue.subscription.no)

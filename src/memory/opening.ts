@@ -8,6 +8,7 @@ import {
   claimMemory,
   type MemoryClaim,
   memoryHeldMs,
+  renewMemory,
 } from '../operations/claim-memory.ts'
 import { type LoadedDelivery, loadMemory } from '../operations/load-memory.ts'
 import { forgetMemory, moveMemory } from '../operations/move-memory.ts'
@@ -88,6 +89,14 @@ async function load(
     const last = page.at(-1)
     if (last === undefined) return { recovered, exhausted }
     recovered += page.length
+    // Loading may take longer than a claim lasts.
+    if (!(await renewMemory(db, claim)))
+      throw new PosthornError('QUEUE_TAKEN', {
+        queue: queue.subscription.name,
+        worker: 'another',
+        heldForMs: memoryHeldMs,
+      })
+    queue.hold.kept(performance.now())
     after = last.event.id
   }
 }

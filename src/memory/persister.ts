@@ -81,7 +81,8 @@ export class Persister {
 
   /** Resolves when everything that has happened so far is written. */
   async persist(): Promise<void> {
-    while (this.#persisting !== undefined) await this.#persisting
+    // What was wrong with the one before is told by it.
+    while (this.#persisting !== undefined) await this.#persisting.catch(() => undefined)
     this.#persisting = this.#persistAll().finally(() => {
       this.#persisting = undefined
     })
@@ -149,6 +150,7 @@ export class Persister {
       }
       ledger.saved(page)
       clock.set(nowMs)
+      this.#queue.hold.kept(askedAt)
     } catch (error) {
       ledger.failed(page)
       throw error

@@ -12,7 +12,8 @@ import {
   type Standing,
 } from './entry.ts'
 import { Fifo } from './fifo.ts'
-import { type Ended, Ledger } from './ledger.ts'
+import { Hold } from './hold.ts'
+import { type Ended, Ledger, type Tried } from './ledger.ts'
 import { headOf, Waiting } from './waiting.ts'
 
 const runMax = 200
@@ -39,6 +40,7 @@ export class MemoryQueue {
   subscription: Subscription
   readonly token: number
   readonly ledger: Ledger
+  readonly hold = new Hold()
   readonly #now: () => number
   readonly #emptied: () => void
   readonly #lanes = new Map<string, Lane>()
@@ -47,7 +49,6 @@ export class MemoryQueue {
   #out = 0
   #retries = 0
   #chars = 0
-  #state: 'open' | 'closing' | 'lost' = 'open'
 
   constructor({ subscription, token, checkpoint, now, emptied }: MemoryQueueOptions) {
     this.subscription = subscription
@@ -76,7 +77,7 @@ export class MemoryQueue {
   }
 
   get isLost(): boolean {
-    return this.#state === 'lost'
+    return this.hold.isLost
   }
 
   /** Whether so many more, of so many characters, would be too many. */
@@ -113,8 +114,9 @@ export class MemoryQueue {
   lease(want: Want, leaseMs: number): MemoryRun[] {
     this.#waiting.promote(this.#now())
     const runs: MemoryRun[] = []
+    if (this.hold.isDoubtful) return runs
     let left = want.eventsMax
-    while (left > 0 && runs.length < Math.max(want.runsMax, 1) && this.#state === 'open') {
+    while (left > 0 && runs.length < Math.max(want.runsMax, 1) && this.hold.isOpen) {
       const next = this.#waiting.next()
       if (next === undefined || (headOf(next).isSuspect && (!want.suspects || runs.length > 0))) break
       const run = new MemoryRun(this, ++this.#runs, new Date(this.#now() + leaseMs), headOf(next))
@@ -147,11 +149,11 @@ export class MemoryQueue {
   }
 
   /** It is tried again, after a while. */
-  postpone({ entry, run }: MemoryDelivery, { executionMs, ...change }: Postponement): void {
+  postpone({ entry, run }: MemoryDelivery, change: Postponement, tried: Tried): void {
     if (!isOutWith(entry, run)) return
     if (change.failures > 0 && entry.failures === 0) this.#retries++
     Object.assign(entry, change)
-    this.ledger.tried(entry, executionMs)
+    this.ledger.tried(entry, tried)
     this.#putBack(entry, run as MemoryRun)
   }
 
@@ -185,16 +187,6 @@ export class MemoryQueue {
       this.#drop(entry)
       this.ledger.moved(entry)
     }
-  }
-
-  /** Nothing more is given out: it is about to be given up. */
-  close(): void {
-    if (!this.isLost) this.#state = 'closing'
-  }
-
-  /** It is another's now: nothing more is given out or written. */
-  lose(): void {
-    this.#state = 'lost'
   }
 
   #enter(event: StoredEvent, laneKey: string | null, standing: Standing): Entry {

@@ -135,7 +135,11 @@ export class MemorySource implements Source {
         const isRetry = settlement.kind === 'retry'
         const failures = isRetry ? settlement.failures : entry.failures
         const lastError = isRetry ? settlement.reason : entry.lastError
-        queue.postpone(delivery, { attempts, failures, dueAtMs, lastError, executionMs })
+        queue.postpone(
+          delivery,
+          { attempts, failures, dueAtMs, lastError },
+          { executionMs, isFailure: isRetry },
+        )
         this.#options.due(dueAtMs)
         break
       }
@@ -183,8 +187,10 @@ export class MemorySource implements Source {
     return 'settled'
   }
 
+  /** What came of those before it is written first: it alone is to be charged, and for the last time as well. */
   async #mark(run: LeasedRun, begun: readonly number[]): Promise<boolean> {
-    const { subscription, token } = run
+    const { subscription, token, queue } = run as MemoryRun
+    await this.#options.persister(queue).persist()
     for (const eventId of begun) {
       if (!(await markMemory(this.#options.db, { subscription, token, eventId }))) return false
     }

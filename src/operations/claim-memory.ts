@@ -36,6 +36,11 @@ export async function claimMemory(
   return { worker: holder?.[0] ?? '', heldForMs: holder?.[1] ?? 0 }
 }
 
+/** Keeps it for as long again; false: another has it. */
+export async function renewMemory(db: Database, { subscription, token }: MemoryClaim): Promise<boolean> {
+  return (await db.once(renewStatement(db), [subscription, token, memoryHeldMs], {})).length > 0
+}
+
 /** Another may have it at once. */
 export async function releaseMemory(db: Database, { subscription, token }: MemoryClaim): Promise<void> {
   await db.once(releaseStatement(db), [subscription, token], {})
@@ -57,6 +62,14 @@ const holderStatement = defineStatement(
   `select q.worker, greatest(date_part('epoch', q.held_until - __schema__.clock()) * 1000, 0)
   from __schema__.memory_queues q
   where q.subscription = $1 and q.token is not null`,
+)
+
+const renewStatement = defineStatement(
+  'renew_memory',
+  `update __schema__.memory_queues q
+  set held_until = __schema__.clock() + $3 * interval '1 ms'
+  where q.subscription = $1 and q.token = $2
+  returning 1`,
 )
 
 const releaseStatement = defineStatement(

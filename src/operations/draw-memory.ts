@@ -21,7 +21,7 @@ export interface Draw {
   /** In order, and after every id that was drawn before. */
   readonly ids: readonly number[]
   readonly routes: ReadonlyMap<string, MemoryRoute>
-  /** Those of the queues that are still this process's. */
+  /** Those of the queues that are still this process's; `deleted`: it is not to be kept in memory any more. */
   readonly held: ReadonlyMap<number, SubscriptionStatus>
   /** Lanes of these queues that have something in the durable tables. */
   readonly busyLanes: ReadonlySet<string>
@@ -81,11 +81,10 @@ type DrawRow = [
 const drawStatement = defineStatement(
   'draw_memory',
   `with here as materialized (
-    select q.subscription as no, s.status
+    select q.subscription as no, case when s.storage = 'memory' then s.status else 'deleted' end as status
     from unnest($3::int[], $4::bigint[]) as h(no, token)
     join __schema__.memory_queues q on q.subscription = h.no and q.token = h.token
     join __schema__.subscriptions s on s.no = q.subscription
-    where s.storage = 'memory' and s.status <> 'deleted'
   )
   select r.version, date_part('epoch', __schema__.clock()) * 1000,
     (select string_agg(nextval('__schema__.event_ids')::text, ',') from generate_series(1, $1::int)),

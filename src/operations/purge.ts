@@ -59,7 +59,12 @@ const lockLetters = defineStatement(
 
 const finishedStatement = defineStatement(
   'is_finished',
-  'select f.event_id from __schema__.finished_events(array[$1::bigint]) as f',
+  `select f.event_id
+  from __schema__.finished_events(array[$1::bigint]) as f
+  where not exists (
+    select 1
+    from __schema__.memory_queues q
+    join __schema__.memory_events m on m.subscription = q.subscription and m.event_id = $1 and m.event_id > q.checkpoint)`,
 )
 
 /** Of an answer only what it said goes: its headers are those of a server, hidden where they could be secret. */
@@ -68,7 +73,7 @@ const purgeStatement = defineStatement(
   `with event as (
     update __schema__.events e
     set payload = 'null', title = null, description = null, attributes = null, purged_at = __schema__.clock()
-    where e.id = $1
+    where e.id = $1::bigint
   ),
   letters as (
     update __schema__.dead_letters d
@@ -80,6 +85,20 @@ const purgeStatement = defineStatement(
     set response = json_build_object('headers', __schema__.decodable(x.response)->'headers', 'body', '',
       'bytes', __schema__.decodable(x.response)->'bytes')
     where x.event_id = $1 and x.response is not null
+  ),
+  memory as (
+    update __schema__.memory_events m
+    set payload = 'null', title = null, description = null, attributes = null
+    from __schema__.memory_queues q
+    where m.subscription = q.subscription and m.event_id = $1
+  ),
+  documents as (
+    update __schema__.event_queue_state d
+    set events = (
+      select coalesce(jsonb_agg(u.event order by u.place), '[]')
+      from jsonb_array_elements(d.events) with ordinality as u(event, place)
+      where u.event->>'eventId' <> $1::text)
+    where d.events @> jsonb_build_array(jsonb_build_object('eventId', $1::text))
   )
   select __schema__.clock()`,
 )

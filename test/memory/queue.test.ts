@@ -146,8 +146,9 @@ class World {
   }
 
   #postpone(delivery: MemoryDelivery): void {
-    const change = { attempts: delivery.attempt, failures: 1, lastError: 'no', executionMs: 1 }
-    this.#queue.postpone(delivery, { ...change, dueAtMs: this.#now + this.#random.integer(0, 5_000) })
+    const dueAtMs = this.#now + this.#random.integer(0, 5_000)
+    const change = { attempts: delivery.attempt, failures: 1, lastError: 'no', dueAtMs }
+    this.#queue.postpone(delivery, change, { executionMs: 1, isFailure: true })
     if (delivery.run.lane) this.#forgetRun(delivery)
     else this.#out = this.#out.filter((one) => one !== delivery)
   }

@@ -52,8 +52,8 @@ export const seededBugs: readonly SeededBug[] = [
         ['if busy then return; end if;', 'if busy then return; end if; since := null;'],
         // What comes in for the second time has an old id: only new arrivals are looked up by the cursor.
         [
-          'where since is null order by',
-          `where i.event_ids is null or i.again_as is not null or ${isAbove} order by`,
+          'where since is null and (fenced_subs is null',
+          `where (i.event_ids is null or i.again_as is not null or ${isAbove}) and (fenced_subs is null`,
         ],
         [
           'moved := moved + promoted;\nend',
@@ -105,11 +105,10 @@ function withStatements(db: Database, replacements: Record<string, readonly Repl
 async function replaceAdmit(db: Database, changes: readonly Replacement[]): Promise<void> {
   const head = 'create function __schema__.admit('
   const migration = (await readMigrations()).find(({ text }) => text.includes(head))
-  const changed = replaceAll(migration?.text ?? '', [
-    ...changes,
-    [head, 'create or replace function __schema__.admit('],
-  ])
-  await db.query(changed.replaceAll('__schema__', db.schema))
+  const changed = replaceAll(migration?.text ?? '', changes)
+  await db.query(
+    changed.replaceAll('create function', 'create or replace function').replaceAll('__schema__', db.schema),
+  )
 }
 
 /** Throws where there is nothing to replace: a seeded bug must not vanish unnoticed. */

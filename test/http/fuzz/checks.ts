@@ -93,6 +93,8 @@ const business = new Set([
   ...[
     'not_found',
     'lease_lost',
+    'queue_draining',
+    'queue_full',
     'ambiguous_lease',
     'max_retries_exceeded',
     'name_taken',
