@@ -6,7 +6,8 @@ export default defineConfig({
     globalSetup: ['test/support/server.ts'],
     reporters: ['default', './test/support/summary-reporter.ts'],
     pool: 'forks',
-    maxWorkers: 2,
+    // One more than cores: tests wait for timers and for the server a fifth of the time.
+    maxWorkers: 3,
     // Some tests do ten thousand rounds: generous, so that a busy machine does not fail them.
     testTimeout: 240_000,
     hookTimeout: 60_000,
