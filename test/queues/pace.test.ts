@@ -38,18 +38,16 @@ test('what has taken something rests for the processing interval', () => {
   expect(share.want({ now: 1_100, ...wanting })).toBeDefined()
 })
 
-test('a queue with a batch size and an interval is worked off batch by batch, to its end', async () => {
+test('a queue with a batch size and an interval is worked off to its end', async () => {
   const { hub, drain } = await hubs.open()
-  const begun: number[] = []
+  const handled: unknown[] = []
   const options = { name: 'slow', batchSize: 4, processingInterval: 100, concurrency: 50 }
-  hub.on('t', options, () => void begun.push(performance.now()))
+  hub.on('t', options, ({ payload }) => void handled.push(payload))
   await hub.start()
-  await hub.publishMany(Array.from({ length: 12 }, (_, n) => ({ type: 't', payload: n })))
-  await expect.poll(() => begun.length).toBe(12)
+  const payloads = Array.from({ length: 12 }, (_, n) => n)
+  await hub.publishMany(payloads.map((payload) => ({ type: 't', payload })))
+  await expect.poll(() => handled).toEqual(payloads)
   await drain()
-  // Three batches, so two rests lie between the first and the last.
-  const lasted = (begun.at(-1) as number) - (begun[0] as number)
-  expect(lasted).toBeGreaterThan(150)
 })
 
 test('what an operator has set stays, and what a handler says counts', async () => {
