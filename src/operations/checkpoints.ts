@@ -1,5 +1,5 @@
 import { type Database, defineStatement } from '../db/database.ts'
-import { checkPaging, checkTime, encodeCursor, type Paging } from './paging.ts'
+import { checkPaging, checkTime, encodeCursor, type Paging, uuidForm } from './paging.ts'
 import { readAtOnce } from './reader.ts'
 
 export type CheckpointReason = 'requested' | 'interval' | 'stop' | 'threshold'
@@ -113,7 +113,7 @@ export async function listCheckpoints(
   const { since, until } = filter
   checkTime('since', since)
   checkTime('until', until)
-  const { limit, offset, after, order } = checkPaging(filter, idForm)
+  const { limit, offset, after, order } = checkPaging(filter, uuidForm)
   return readAtOnce(db, async (reader) => {
     const values = [queue, since ?? null, until ?? null, after, limit + 1, offset]
     const rows = await reader.run<CheckpointRow>(listStatements[order](db), values)
@@ -125,8 +125,6 @@ export async function listCheckpoints(
     }
   })
 }
-
-const idForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /**
  * Of this subscription, and not of one before it with the same name. Ids are of the time when they were made, give or take a

@@ -9,6 +9,7 @@ import {
   type Paging,
   type Total,
   totalMax,
+  uuidForm,
 } from './paging.ts'
 import { planRows, type Reader, readAtOnce } from './reader.ts'
 
@@ -167,8 +168,6 @@ const openStatement = defineStatement(
   order by l.id desc
   limit 1`,
 )
-
-const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 function checkFilter(filter: DeadLetterFilter): CheckedPaging {
   const { kind, subscription, eventId } = filter

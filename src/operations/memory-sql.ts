@@ -1,4 +1,12 @@
-/** Stores what the part before it calls `taken`, rows of memory_events `row`, as events that their queue is owed. */
+/** The queue, if it is still the caller's: subscription $1, token $2. Nobody else claims it until the statement is done. */
+export const heldMemory = `held as materialized (
+    select q.subscription, q.checkpoint
+    from __schema__.memory_queues q
+    where q.subscription = $1 and q.token = $2
+    for update
+  )`
+
+/** Stores what the part before it calls `taken`, rows of memory_events, as events that their queue is owed. */
 export const storeTaken = `stored as (
     insert into __schema__.events as e (id, type, title, description, payload, ordering_key, version, source, "timestamp",
       correlation_id, causation_id, traceparent, max_retries, attributes, owed, created_at)

@@ -1,5 +1,5 @@
 import { type Database, defineStatement } from '../db/database.ts'
-import { storeTaken } from './memory-sql.ts'
+import { heldMemory, storeTaken } from './memory-sql.ts'
 
 export interface MoveMemoryRequest {
   readonly subscription: number
@@ -33,12 +33,7 @@ export async function forgetMemory(
 
 const moveStatement = defineStatement(
   'move_memory',
-  `with held as materialized (
-    select q.subscription, q.checkpoint
-    from __schema__.memory_queues q
-    where q.subscription = $1 and q.token = $2
-    for update
-  ),
+  `with ${heldMemory},
   taken as (
     delete from __schema__.memory_events m
     using held h

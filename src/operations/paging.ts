@@ -30,6 +30,7 @@ export interface Total {
 }
 
 export const eventIdForm = /^\d{1,16}$/
+export const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 export function checkPaging(paging: Paging, idForm: RegExp): CheckedPaging {
   const { limit = 20, offset = 0, order = 'asc', cursor } = paging

@@ -1,5 +1,5 @@
 import { type Database, defineStatement } from '../db/database.ts'
-import { checkPaging, encodeCursor, type Paging } from './paging.ts'
+import { checkPaging, encodeCursor, type Paging, uuidForm } from './paging.ts'
 import { readAtOnce } from './reader.ts'
 
 /** What a process that started found unfinished in a queue. */
@@ -67,7 +67,7 @@ export async function listRecoveries(
   queue: string,
   paging: Paging = {},
 ): Promise<RecoveryPage> {
-  const { limit, offset, after, order } = checkPaging(paging, idForm)
+  const { limit, offset, after, order } = checkPaging(paging, uuidForm)
   return readAtOnce(db, async (reader) => {
     const rows = await reader.run<RecoveryRow>(listStatements[order](db), [queue, after, limit + 1, offset])
     const recoveries = rows.slice(0, limit).map(fromRow)
@@ -78,8 +78,6 @@ export async function listRecoveries(
     }
   })
 }
-
-const idForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /** Of this subscription, and not of one before it with the same name. */
 const list = (name: string, comparison: string, order: string) =>

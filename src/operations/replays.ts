@@ -8,6 +8,7 @@ import {
   encodeCursor,
   type Paging,
   type Total,
+  uuidForm,
 } from './paging.ts'
 import { planRows, type Reader, readAtOnce } from './reader.ts'
 
@@ -98,8 +99,6 @@ async function countReplays(reader: Reader, chosen: readonly unknown[]): Promise
 }
 
 const countedMax = 10_000
-
-const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 const replays = `select r.id, r.kind, s.no, s.id as "subscriptionId", s.name, r.request, r.state, r.total,
     r.total_is_estimate as "totalIsEstimate", r.done, r.skipped, r.removed, r.reached, r.oldest_kept_at as "oldestKeptAt",

@@ -1,38 +1,43 @@
 import { expect, test } from 'vitest'
+import type { TestPosthorn } from '../../src/testing/index.ts'
 import { useHubs } from '../support/hub.ts'
 import { createSignal, eventually } from '../support/signal.ts'
 
 const hubs = useHubs('memory_ending')
 const inMemory = { name: 'm', storage: 'memory', concurrency: 1 } as const
 
-/** Publishes one after the other until it is refused or told to stop; returns what was acknowledged. */
-async function publishOn(publish: (n: number) => Promise<unknown>, isOver: () => boolean): Promise<number[]> {
+/** A hub whose queue has something in memory while more is published; `end` gives what was acknowledged. */
+async function openBusy(schema: string) {
+  const { hub } = await hubs.open({ schema })
+  const never = createSignal()
+  hub.on('t', inMemory, () => never.given)
+  await hub.start()
+  let isOver = false
+  const publishing = publishUntil(hub, () => isOver)
+  await eventually('some are in memory', () => hub.memory.views.some(({ depth }) => depth > 20))
+  const end = () => {
+    isOver = true
+    return publishing
+  }
+  return { hub, end }
+}
+
+/** One after the other; returns what was acknowledged. */
+async function publishUntil(hub: TestPosthorn['hub'], isOver: () => boolean): Promise<number[]> {
   const acked: number[] = []
   for (let n = 0; !isOver(); n++) {
-    const isAcked = await publish(n).then(
-      () => true,
-      () => false,
+    await hub.publish({ type: 't', payload: n }).then(
+      () => acked.push(n),
+      () => undefined,
     )
-    if (isAcked) acked.push(n)
-    else if (isOver()) break
   }
   return acked
 }
 
 test('what is acknowledged while its hub stops is not lost', async () => {
-  const first = await hubs.open({ schema: 'stopping' })
-  const never = createSignal()
-  first.hub.on('t', inMemory, () => never.given)
-  await first.hub.start()
-  let isOver = false
-  const publishing = publishOn(
-    (n) => first.hub.publish({ type: 't', payload: n }),
-    () => isOver,
-  )
-  await eventually('some are in memory', () => first.hub.memory.views.some(({ depth }) => depth > 20))
+  const first = await openBusy('stopping')
   await first.hub.stop({ graceMs: 0 })
-  isOver = true
-  const acked = await publishing
+  const acked = await first.end()
 
   const second = await hubs.open({ schema: 'stopping' })
   const seen = new Set<unknown>()
@@ -42,22 +47,12 @@ test('what is acknowledged while its hub stops is not lost', async () => {
 })
 
 test('a queue that another process takes to the database takes all that was acknowledged along', async () => {
-  const first = await hubs.open({ schema: 'moving' })
-  const never = createSignal()
-  first.hub.on('t', inMemory, () => never.given)
-  await first.hub.start()
-  let isOver = false
-  const publishing = publishOn(
-    (n) => first.hub.publish({ type: 't', payload: n }),
-    () => isOver,
-  )
-  await eventually('some are in memory', () => first.hub.memory.views.some(({ depth }) => depth > 20))
+  const first = await openBusy('moving')
   const second = await hubs.open({ schema: 'moving' })
   const seen = new Set<unknown>()
   second.hub.on('t', { name: 'm' }, ({ payload }) => void seen.add(payload))
   await second.hub.start()
-  isOver = true
-  const acked = await publishing
+  const acked = await first.end()
   await first.hub.stop({ graceMs: 0 })
   await second.clock.advance(60_000)
   await eventually('all that was acknowledged ran', async () => {

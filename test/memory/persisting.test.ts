@@ -284,6 +284,28 @@ describe('a start', () => {
   })
 })
 
+test('of suspects that are tried one by one only the one under way could be charged', async () => {
+  const first = await hubs.open({ schema: 'innocent' })
+  first.hub.on('t', { ...inMemory, concurrency: 1 }, never)
+  await first.hub.start()
+  await first.hub.publishMany([1, 2, 3].map(toEvent))
+  await first.hub.stop({ graceMs: 0 })
+  await rows(`update innocent.memory_queues set token = 1, worker = 'x', held_until = now(), crashes = 2`)
+  const second = await hubs.open({ schema: 'innocent' })
+  const marked: unknown[] = []
+  second.hub.on('t', inMemory, async () => {
+    // What the checkpoint covers is never loaded again.
+    marked.push(
+      ...(await rows(`select count(*)::int as marked
+        from innocent.memory_events m join innocent.memory_queues q on q.subscription = m.subscription
+        where m.is_begun and m.event_id > q.checkpoint`)),
+    )
+  })
+  await second.hub.start()
+  await second.drain()
+  expect(marked).toEqual([{ marked: 1 }, { marked: 1 }, { marked: 1 }])
+})
+
 test('a queue whose subscription has ended is forgotten', async () => {
   const { hub } = await hubs.open({ schema: 'ended' })
   hub.on('t', inMemory, never)

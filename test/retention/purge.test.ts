@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { leaseRuns, settleRuns } from '../support/pulling.ts'
+import { createSignal, eventually } from '../support/signal.ts'
 import { dayMs, type Kept, useKept } from './setup.ts'
 
 const { open } = useKept('purge')
@@ -21,7 +22,9 @@ async function isKnown({ db }: Kept): Promise<boolean> {
   const { rows } = await db.query<{ dump: string }>(
     `select coalesce((select string_agg(e::text, '') from ${db.schema}.events e), '')
       || coalesce((select string_agg(d::text, '') from ${db.schema}.dead_letters d), '')
-      || coalesce((select string_agg(x::text, '') from ${db.schema}.exchanges x), '') as dump`,
+      || coalesce((select string_agg(x::text, '') from ${db.schema}.exchanges x), '')
+      || coalesce((select string_agg(m::text, '') from ${db.schema}.memory_events m), '')
+      || coalesce((select string_agg(q::text, '') from ${db.schema}.event_queue_state q), '') as dump`,
   )
   return rows[0]?.dump.includes('Ada') === true
 }
@@ -172,4 +175,33 @@ test('of a redrive and a purge at the same time one wins', async () => {
   const [run] = await leaseRuns(hub, 'one')
   const purgedAt = (await hub.event(id))?.purgedAt
   expect(run === undefined).toBe(purgedAt !== null)
+})
+
+test('the document of its queue forgets it too', async () => {
+  const kept = await open()
+  const { hub } = kept
+  const id = await publishOne(kept)
+  await hub.queues.checkpoint('one')
+  await settleRuns(hub, await leaseRuns(hub, 'one'), succeeded)
+  expect(await isKnown(kept)).toBe(true)
+  await hub.purge(id, 'asked to')
+  expect(await isKnown(kept)).toBe(false)
+})
+
+test('one that a queue in memory still has is not finished', async () => {
+  const kept = await open()
+  const { hub } = kept
+  const end = createSignal()
+  hub.on('t', { name: 'buries', storage: 'memory' }, (_, attempt) => attempt.bury('no'))
+  hub.on('t', { name: 'waits', storage: 'memory' }, () => end.given)
+  await hub.start()
+  const { id } = await hub.publish({ type: 't', payload: secret })
+  await eventually('it is buried', async () => (await hub.deadLetters()).deadLetters.length === 1)
+  await hub.memory.persist()
+  await expect(hub.purge(id, 'asked to')).rejects.toMatchObject({ code: 'NOT_FINISHED' })
+  end.give()
+  await eventually('it is settled', () => hub.memory.views.every(({ depth }) => depth === 0))
+  await hub.memory.persist()
+  await hub.purge(id, 'asked to')
+  expect(await isKnown(kept)).toBe(false)
 })
