@@ -1,7 +1,7 @@
 /**
- * A process with a memory queue that starts, publishes, works and stops, and kills itself right before it sends its
- * n-th word about the queue to the database: every statement of a claim, load, persist, checkpoint, compaction and
- * release is one, and every COMMIT after such a statement.
+ * A process with a memory queue that starts, publishes, works and stops, and kills itself at its n-th word about the
+ * queue to the database, right before it is sent or right before its answer is read: every statement of a claim, load,
+ * persist, checkpoint, compaction and release is one, and every COMMIT after such a statement.
  */
 import { Socket } from 'node:net'
 import { createPosthorn } from '../../../dist/index.js'
@@ -14,7 +14,7 @@ const record = openRecorder(config.record)
 process.on('disconnect', () => process.exit(3))
 process.send('ready')
 
-countDown(config.wordsMax)
+countDown(config)
 watchPersists()
 const hub = await createPosthorn({
   database: config.database,
@@ -75,7 +75,7 @@ function watchPersists() {
   }
 }
 
-function countDown(wordsMax) {
+function countDown({ wordsMax, isSent }) {
   let words = 0
   const { write } = Socket.prototype
   const spoken = new WeakSet()
@@ -88,8 +88,13 @@ function countDown(wordsMax) {
     if (isStatement || isCommit) {
       words++
       record('word', { words, isCommit })
-      if (words === wordsMax) process.kill(process.pid, 'SIGKILL')
+      if (words === wordsMax && isSent) this.prependOnceListener('data', die)
+      if (words === wordsMax && !isSent) die()
     }
     return write.call(this, bytes, ...rest)
   }
+}
+
+function die() {
+  process.kill(process.pid, 'SIGKILL')
 }
