@@ -3,10 +3,12 @@ import { describeError } from '../domain/describe-error.ts'
 import { decideSettlement, type Outcome } from '../domain/settlement.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import { type AttemptHost, RunningAttempt, succeeded } from './attempt.ts'
+import { HandBack } from './hand-back.ts'
 import { Keeper, tickMs } from './keeper.ts'
-import { type EndedAttempt, Settler, type SettlerOptions } from './settler.ts'
+import { type EndedAttempt, Settlers } from './settler.ts'
 import type { HeldRun, Share } from './share.ts'
 import type { SettleAnswer, SettleDelivery, Source, Want } from './source.ts'
+import { Suspects } from './suspects.ts'
 import { Wakeup, type WakeupOptions } from './wakeup.ts'
 
 export interface RunnerOptions extends WakeupOptions {
@@ -27,13 +29,6 @@ const unsettledMax = 10_000
 /** Payloads that may be fetched at once, over all shares. */
 const charsMax = 256 * 2 ** 20
 const troubleDelayMsMax = 2_000
-/** Few enough to be young when they are forgotten: the garbage collector copies what is kept. */
-const settleApartFrom = 128
-/**
- * How long a suspect that waits elsewhere keeps the others waiting: until it begins, and from then on. An endpoint that
- * hangs would hold up all others, and what is sent has done to this process what it could.
- */
-const suspenseMs = { queued: 1_000, begun: 200 }
 /** How long a stop tries to hand back what did not end: after that the leases simply run out. */
 const abandonMs = 10_000
 
@@ -49,12 +44,11 @@ export class Runner {
   readonly #attempts = new Set<RunningAttempt>()
   readonly #host: AttemptHost
   readonly #wakeup: Wakeup
-  readonly #settler: Settler
-  /** For runs that settle apart from the others. */
-  readonly #settlerApart: Settler
+  readonly #settlers: Settlers
+  readonly #handBack: HandBack
   readonly #keeper: Keeper
+  readonly #suspects = new Suspects()
   #unsettled = 0
-  #suspects = 0
   #state: 'idle' | 'running' | 'stopping' = 'idle'
   #loop: Promise<void> | undefined
   #ticker: NodeJS.Timeout | undefined
@@ -65,18 +59,16 @@ export class Runner {
     this.#source = options.source
     this.#host = { source: options.source, moved: (attempt, run) => this.#moved(attempt, run) }
     this.#wakeup = new Wakeup(options)
-    const settling: SettlerOptions = {
+    this.#handBack = new HandBack({
+      source: options.source,
+      trouble: (error, doing) => options.observe.trouble(error, doing),
+    })
+    this.#settlers = new Settlers({
       source: options.source,
       settled: (ended, answer) => this.#settled(ended, answer),
       done: () => this.#pump(),
       trouble: (error) => this.#trouble(error, 'settling'),
       isOver: () => this.#state === 'idle',
-    }
-    this.#settler = new Settler(settling)
-    this.#settlerApart = new Settler({
-      ...settling,
-      atOnceFrom: settleApartFrom,
-      isAlone: ({ settlement }) => settlement.kind === 'bury',
     })
     this.#keeper = new Keeper({
       source: options.source,
@@ -137,34 +129,17 @@ export class Runner {
     for (const held of this.#held) this.#shareOf(held).drop(held)
     // Others can have at once what has not begun, as far as it can be told apart.
     await Promise.all([
-      this.#handBack(idle.map((held) => held.run)),
-      this.#handBackSome(unbegun),
+      this.#handBack.runs(idle.map((held) => held.run)),
+      this.#handBack.some(unbegun),
       this.#untilSettled(graceMs),
     ])
     await this.#abandon()
-    await this.#handBack(busy.map((held) => held.run))
+    await this.#handBack.runs(busy.map((held) => held.run))
     this.#held.clear()
-    this.#suspects = 0
+    this.#suspects.clear()
     clearInterval(this.#ticker)
     this.#wakeup.stop()
     this.#state = 'idle'
-  }
-
-  /** Without the database this fails, and the leases run out by themselves. */
-  async #handBack(runs: readonly LeasedRun[]): Promise<void> {
-    try {
-      if (runs.length > 0) await this.#source.release(runs)
-    } catch (error) {
-      this.#options.observe.trouble(error, 'handing leases back')
-    }
-  }
-
-  async #handBackSome(deliveries: readonly LeasedDelivery[]): Promise<void> {
-    try {
-      if (deliveries.length > 0) await this.#source.releaseSome?.(deliveries)
-    } catch (error) {
-      this.#options.observe.trouble(error, 'handing leases back')
-    }
   }
 
   async #leaseLoop(): Promise<void> {
@@ -213,7 +188,7 @@ export class Runner {
   /** Runs that were leased for us as they were published, asked for at `askedAt`. */
   async take(runs: readonly LeasedRun[], askedAt: number): Promise<void> {
     if (this.#state === 'running') this.#hold(runs, askedAt)
-    else await this.#handBack(runs)
+    else await this.#handBack.runs(runs)
   }
 
   /** One that was leased although its subscription is suspended. */
@@ -222,7 +197,7 @@ export class Runner {
     const [served, others] = partition([...runs], (run) => this.#state === 'running' && isServed(run))
     for (const run of served) this.#holdOne(this.#shares.get(run.subscription) as Share, run, askedAt)
     this.#pump()
-    await this.#handBack(others)
+    await this.#handBack.runs(others)
   }
 
   /** Somebody has changed a subscription: the next attempt goes by it, or there is none for now. */
@@ -254,8 +229,8 @@ export class Runner {
     for (const one of busy) one.goesBack = true
     for (const one of idle) this.#forget(one)
     this.#letGo(share)
-    void this.#handBack(idle.map((one) => one.run))
-    void this.#handBackSome(unbegun)
+    void this.#handBack.runs(idle.map((one) => one.run))
+    void this.#handBack.some(unbegun)
   }
 
   /** One that is gone is remembered while something of it is held. */
@@ -272,7 +247,7 @@ export class Runner {
       if (share === undefined || share.isHeld) unwanted.push(run)
       else this.#holdOne(share, run, askedAt)
     }
-    if (unwanted.length > 0) void this.#handBack(unwanted)
+    if (unwanted.length > 0) void this.#handBack.runs(unwanted)
     this.#pump()
   }
 
@@ -289,11 +264,9 @@ export class Runner {
       underWay: 0,
       cancelled: [],
       goesBack: false,
-      isSuspect: run.suspect,
-      suspectUntil: suspectUntil(share, suspenseMs.queued),
     }
     this.#held.add(held)
-    if (run.suspect) this.#suspects++
+    if (run.suspect) this.#suspects.queued(held, share)
     if (!this.#source.holdsBack?.(run)) share.take(held)
   }
 
@@ -307,7 +280,7 @@ export class Runner {
 
   #wants(now: number) {
     if (this.#isBehind) return []
-    const wanting = { now, suspects: this.#suspects === 0, charsMax: charsMax / this.#shares.size }
+    const wanting = { now, suspects: this.#suspects.isNone, charsMax: charsMax / this.#shares.size }
     const shares = [...this.#shares.values()]
     const rests = shares.map((share) => share.restMs(now)).filter((ms) => ms > 0)
     if (rests.length > 0) this.#wakeup.wakeAfter(Math.min(...rests))
@@ -341,7 +314,7 @@ export class Runner {
     if (now >= held.holdsUntil) {
       const isApart = this.#source.settlesApart?.(held.run)
       this.#lose(held, 'its lease ran out before it could begin')
-      if (isApart) void this.#handBackSome([delivery])
+      if (isApart) void this.#handBack.some([delivery])
       return
     }
     share.active++
@@ -351,7 +324,7 @@ export class Runner {
     this.#attempts.add(attempt)
     if (held.cancelled.includes(delivery.event.id)) {
       this.#end(attempt)
-      this.#settle(attempt, { kind: 'cancel' })
+      this.#settlers.add(attempt, { kind: 'cancel' })
       return
     }
     void (held.run.suspect ? this.#runSuspect(attempt) : this.#run(attempt))
@@ -365,10 +338,10 @@ export class Runner {
       return []
     })
     if (attempt.over) return
-    attempt.held.suspectUntil = suspectUntil(attempt.share, suspenseMs.begun)
+    this.#suspects.begun(attempt.held, attempt.share)
     if (held.some(({ unknown }) => unknown === undefined)) return this.#run(attempt)
     this.#end(attempt)
-    this.#settle(attempt, { kind: 'release' })
+    this.#settlers.add(attempt, { kind: 'release' })
   }
 
   async #run(attempt: RunningAttempt): Promise<void> {
@@ -388,7 +361,8 @@ export class Runner {
   #moved(attempt: RunningAttempt, run: LeasedRun): void {
     if (attempt.over) return
     const before = attempt.held
-    attempt.held = { ...before, run, lane: false, waiting: [], underWay: 1, isSuspect: run.suspect }
+    attempt.held = { ...before, run, lane: false, waiting: [], underWay: 1 }
+    this.#suspects.moved(before, attempt.held)
     attempt.delivery.run = run
     this.#held.add(attempt.held)
     before.underWay--
@@ -414,11 +388,14 @@ export class Runner {
       this.#options.observe.settled({ delivery, settlement, ...attempt.timing(performance.now()) })
       this.#leave(attempt, 'goes on')
     } else if (outcome === 'held') {
-      this.#settle(attempt, { kind: 'release' })
+      this.#settlers.add(attempt, { kind: 'release' })
     } else {
       const policy = { failures: delivery.failures, retry: share.subscription.retry, maxRetries: null }
       const stopped = attempt.cancelled && outcome.kind === 'failed'
-      this.#settle(attempt, stopped ? { kind: 'cancel' } : decideSettlement(policy, outcome, Math.random()))
+      this.#settlers.add(
+        attempt,
+        stopped ? { kind: 'cancel' } : decideSettlement(policy, outcome, Math.random()),
+      )
     }
     this.#pump()
     if (share.hungry) this.#wakeup.slotFree()
@@ -431,12 +408,6 @@ export class Runner {
     attempt.share.finished()
   }
 
-  #settle(attempt: RunningAttempt, settlement: SettleDelivery['settlement']): void {
-    const isApart = this.#source.settlesApart?.(attempt.held.run)
-    const settler = isApart ? this.#settlerApart : this.#settler
-    settler.add(attempt, settlement)
-  }
-
   #settled(ended: EndedAttempt, answer: SettleAnswer): void {
     const { attempt, delivery, settlement } = ended
     if (answer === 'settled') this.#options.observe.settled(ended)
@@ -445,7 +416,7 @@ export class Runner {
     this.#leave(attempt, goesOn ? 'goes on' : 'stops')
     // Whether the lane is still ours only the database knows; if it is, somebody must go on with it.
     const unclear = answer === 'lost' || settlement.kind === 'bury'
-    if (attempt.held.lane && unclear) void this.#handBack([attempt.held.run])
+    if (attempt.held.lane && unclear) void this.#handBack.runs([attempt.held.run])
   }
 
   /** One delivery of the run is settled. A lane goes on with its next, or is no longer ours. */
@@ -460,8 +431,8 @@ export class Runner {
 
   #forget(held: HeldRun): void {
     if (!this.#held.delete(held)) return
-    this.#acquit(held)
-    if (held.goesBack) void this.#handBack([held.run])
+    this.#suspects.acquit(held)
+    if (held.goesBack) void this.#handBack.runs([held.run])
     const share = this.#shareOf(held)
     this.#letGo(share)
     const { limited, gated } = share
@@ -471,18 +442,11 @@ export class Runner {
     else this.#wakeup.slotFree()
   }
 
-  /** Other suspects need not wait for it any more. */
-  #acquit(held: HeldRun): void {
-    if (!held.isSuspect) return
-    held.isSuspect = false
-    this.#suspects--
-  }
-
   /** The lease is gone: what has not begun is somebody else's now, what has begun is told to stop. */
   #lose(held: HeldRun, why: string): void {
     for (const delivery of held.waiting) this.#options.observe.lost(delivery, why)
     // What settles apart is nobody else's: it has to be handed back.
-    if (this.#source.settlesApart?.(held.run)) void this.#handBackSome([...held.waiting])
+    if (this.#source.settlesApart?.(held.run)) void this.#handBack.some([...held.waiting])
     this.#shareOf(held).drop(held)
     for (const attempt of this.#attempts) {
       if (attempt.held === held) attempt.abort(new Error('The lease was lost'))
@@ -500,11 +464,7 @@ export class Runner {
       const { timeLimitMs } = attempt.share
       if (timeLimitMs !== null && now - attempt.startedAt > timeLimitMs) this.#timeOut(attempt, timeLimitMs)
     }
-    for (const held of this.#held) {
-      if (!held.isSuspect || now < held.suspectUntil) continue
-      this.#acquit(held)
-      this.#wakeup.wake()
-    }
+    if (this.#suspects.acquitLate(now)) this.#wakeup.wake()
     void this.#keeper.beat(now)
   }
 
@@ -534,14 +494,10 @@ export class Runner {
     for (const attempt of this.#attempts) {
       attempt.abort(new Error('The hub is stopping'))
       this.#end(attempt)
-      this.#settle(attempt, { kind: 'release' })
+      this.#settlers.add(attempt, { kind: 'release' })
     }
     await this.#untilSettled(abandonMs)
   }
-}
-
-function suspectUntil({ waitsElsewhere }: Share, ms: number): number {
-  return waitsElsewhere ? performance.now() + ms : Number.POSITIVE_INFINITY
 }
 
 function partition<T>(all: readonly T[], isFirst: (one: T) => boolean): [first: T[], second: T[]] {

@@ -83,3 +83,29 @@ export class Settler {
     }
   }
 }
+
+/** Few enough to be young when they are forgotten: the garbage collector copies what is kept. */
+const settleApartFrom = 128
+
+/** One settler for what is settled by statements, and one for runs that settle apart from those. */
+export class Settlers {
+  readonly #source: Source
+  readonly #together: Settler
+  readonly #apart: Settler
+
+  constructor(options: SettlerOptions & { readonly source: Source }) {
+    this.#source = options.source
+    this.#together = new Settler(options)
+    this.#apart = new Settler({
+      ...options,
+      atOnceFrom: settleApartFrom,
+      isAlone: ({ settlement }) => settlement.kind === 'bury',
+    })
+  }
+
+  add(attempt: RunningAttempt, settlement: SettleDelivery['settlement']): void {
+    const isApart = this.#source.settlesApart?.(attempt.held.run)
+    const settler = isApart ? this.#apart : this.#together
+    settler.add(attempt, settlement)
+  }
+}

@@ -25,9 +25,6 @@ export interface HeldRun {
   cancelled: readonly number[]
   /** What is left of it goes back when nothing of it is under way any more. */
   goesBack: boolean
-  /** It may have ended a process, and other suspects wait for it, until then at most. Monotonic. */
-  isSuspect: boolean
-  suspectUntil: number
 }
 
 /** Makes an attempt: a handler, or what takes its place. */

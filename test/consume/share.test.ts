@@ -61,6 +61,6 @@ function heldRun(size: number, chars: number): HeldRun {
   const waiting = Array.from({ length: size }, () => ({ run, event, attempt: 1, failures: 0 }))
   return {
     ...{ run, waiting, lane: false, leasedAt: 0, leasedAtMs: 0, holdsUntil: 1e9, renewAt: 1e9 },
-    ...{ underWay: 0, cancelled: [], goesBack: false, isSuspect: false, suspectUntil: 0 },
+    ...{ underWay: 0, cancelled: [], goesBack: false },
   }
 }

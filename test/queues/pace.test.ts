@@ -31,7 +31,7 @@ test('what has taken something rests for the processing interval', () => {
   share.take({
     run: { ...run, deliveries: [] },
     ...{ lane: false, leasedAt: 100, leasedAtMs: 0, holdsUntil: 1e9, renewAt: 1e9, waiting: [], underWay: 0 },
-    ...{ cancelled: [], goesBack: false, isSuspect: false, suspectUntil: 0 },
+    ...{ cancelled: [], goesBack: false },
   })
   expect(share.want({ now: 600, ...wanting })).toBeUndefined()
   expect(share.restMs(600)).toBe(500)
