@@ -88,7 +88,6 @@ export class Runner {
   start(): void {
     if (this.#state !== 'idle') return
     this.#state = 'running'
-    this.#ticker = setInterval(() => this.#tick(), tickMs)
     this.#loop = this.#leaseLoop()
   }
 
@@ -137,7 +136,7 @@ export class Runner {
     await this.#handBack.runs(busy.map((held) => held.run))
     this.#held.clear()
     this.#suspects.clear()
-    clearInterval(this.#ticker)
+    this.#stopTicking()
     this.#wakeup.stop()
     this.#state = 'idle'
   }
@@ -266,6 +265,7 @@ export class Runner {
       goesBack: false,
     }
     this.#held.add(held)
+    this.#ticker ??= setInterval(() => this.#tick(), tickMs)
     if (run.suspect) this.#suspects.queued(held, share)
     if (!this.#source.holdsBack?.(run)) share.take(held)
   }
@@ -458,7 +458,12 @@ export class Runner {
     return this.#shares.get(held.run.subscription) as Share
   }
 
+  /** While nothing is held nobody has to look: a process that waits is left to sleep. */
   #tick(): void {
+    if (this.#held.size === 0 && this.#attempts.size === 0) {
+      this.#stopTicking()
+      return
+    }
     const now = performance.now()
     for (const attempt of this.#attempts) {
       const { timeLimitMs } = attempt.share
@@ -466,6 +471,11 @@ export class Runner {
     }
     if (this.#suspects.acquitLate(now)) this.#wakeup.wake()
     void this.#keeper.beat(now)
+  }
+
+  #stopTicking(): void {
+    clearInterval(this.#ticker)
+    this.#ticker = undefined
   }
 
   /** The slot and the lease are freed whether or not the handler ever returns. */
