@@ -11,7 +11,8 @@ import { pause, waitUntil } from './workload.js'
 
 const seconds = Number(process.env.BENCH_SECONDS ?? 30)
 const events = Number(process.env.BENCH_EVENTS ?? 1_000_000)
-const settleMs = 5_000
+/** Once the collector has tidied up what the start has left. */
+const settleMs = 20_000
 const queriesMax = 3
 const cpuMax = 1
 const growthMax = 0.05
