@@ -231,15 +231,17 @@ test('a heartbeat that is refused for now costs the others nothing, and is not r
 
 test('a server that has too much to do is given the time it asks for', async () => {
   const release = createSignal()
-  const { hub, server, worker } = await setUp(() => release.given, { leaseSeconds: 6, concurrency: 20 })
+  const { hub, server, worker } = await setUp(() => release.given, { leaseSeconds: 6, concurrency: 200 })
   hub.before = ({ path }) =>
     path.endsWith('/heartbeat') ? { status: 429, headers: { 'retry-after': '2' }, body: {} } : undefined
-  hub.publish(...Array.from({ length: 20 }, (_, n) => ({ id: n + 1, payload: 'null', orderingKey: `k${n}` })))
+  hub.publish(
+    ...Array.from({ length: 200 }, (_, n) => ({ id: n + 1, payload: 'null', orderingKey: `k${n}` })),
+  )
   await worker.start()
   await eventually('it was asked', () => calls(server, '/heartbeat').length > 0)
   await delay(1_000)
-  // Those under way at once; the rest is not even tried.
-  expect(calls(server, '/heartbeat').length).toBeLessThanOrEqual(8)
+  // Eight at once, for each moment in which some were found to take longer; the rest is not even tried.
+  expect(calls(server, '/heartbeat').length).toBeLessThanOrEqual(80)
   release.give()
   await worker.stop()
 })
