@@ -240,7 +240,7 @@ function sortOut(settlements: readonly SettleDelivery[]): SortedOut {
     const { delivery } = settlement
     const { run } = delivery
     if (settlement.settlement.kind !== 'complete') others.push(settlement)
-    else if (run.lane) heads.push(settlement)
+    else if (run.laneKey !== null) heads.push(settlement)
     else {
       const known = perRun.get(run)
       if (known === undefined) perRun.set(run, new Map([[delivery, settlement]]))

@@ -170,7 +170,7 @@ export class Leasing {
       if (run === undefined) {
         run = new RemoteRun(++this.#runs, leased, waitedMs)
         runs.push(run)
-        if (!run.lane) unkeyed.set(leaseToken, run)
+        if (run.laneKey === null) unkeyed.set(leaseToken, run)
       }
       run.deliveries.push(new RemoteDelivery(run, leased))
     })

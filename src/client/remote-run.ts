@@ -11,7 +11,7 @@ export class RemoteRun implements LeasedRun {
   readonly leaseToken: string
   /** The same as JSON. */
   readonly tokenText: string
-  readonly lane: boolean
+  readonly laneKey: string | null
   readonly suspect: boolean
   readonly leasedUntil = new Date(0)
   readonly deliveries: RemoteDelivery[] = []
@@ -22,7 +22,7 @@ export class RemoteRun implements LeasedRun {
     this.id = id
     this.leaseToken = leaseToken
     this.tokenText = JSON.stringify(leaseToken)
-    this.lane = event.orderingKey !== null
+    this.laneKey = event.orderingKey
     this.suspect = suspect
     this.waitedMs = waitedMs
   }

@@ -254,7 +254,7 @@ export class Runner {
     const { leaseMs } = share.subscription
     const held: HeldRun = {
       run,
-      lane: run.lane,
+      lane: run.laneKey !== null,
       leasedAt: askedAt,
       leasedAtMs: run.leasedUntil.getTime() - leaseMs,
       holdsUntil: askedAt + leaseMs,

@@ -5,8 +5,8 @@ export interface LeasedRun {
   readonly id: number
   readonly subscription: number
   readonly token: number
-  /** Its deliveries share an ordering key. */
-  readonly lane: boolean
+  /** What its deliveries are ordered by, which their events need not tell; null: they are in no lane. */
+  readonly laneKey: string | null
   /** Its last worker vanished with it: run alone, so that a crash blames nobody else. */
   readonly suspect: boolean
   readonly leasedUntil: Date

@@ -54,7 +54,7 @@ export function leasedText(
   { subscription, maxRetries, leaseMs, status }: LeaseTerms,
 ): string {
   const { run, event, attempt, failures } = delivery
-  const token = formatLeaseToken({ ...run, runId: run.id })
+  const token = formatLeaseToken({ ...run, runId: run.id, lane: run.laneKey !== null })
   const standing = {
     ...{ status, nextRetryAt: null },
     retryCount: failures,
@@ -72,7 +72,7 @@ export function leasedText(
 /** The same for a CloudEvent, whose attributes are lower case letters and digits. */
 export function leaseAttributes({ run, attempt, failures }: LeasedDelivery, subscription: string) {
   return {
-    leasetoken: formatLeaseToken({ ...run, runId: run.id }),
+    leasetoken: formatLeaseToken({ ...run, runId: run.id, lane: run.laneKey !== null }),
     leaseexpires: run.leasedUntil.toISOString(),
     ...{ attempt, retrycount: failures, subscription },
   }

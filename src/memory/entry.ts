@@ -58,7 +58,7 @@ export interface MemoryDelivery extends LeasedDelivery {
 export class MemoryRun implements LeasedRun {
   readonly id: number
   readonly queue: MemoryQueue
-  readonly lane: boolean
+  readonly laneKey: string | null
   readonly suspect: boolean
   readonly leasedUntil: Date
   readonly deliveries: MemoryDelivery[] = []
@@ -67,7 +67,7 @@ export class MemoryRun implements LeasedRun {
     this.queue = queue
     this.id = id
     this.leasedUntil = leasedUntil
-    this.lane = first.lane !== null
+    this.laneKey = first.lane?.key ?? null
     this.suspect = first.isSuspect
   }
 

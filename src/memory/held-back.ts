@@ -26,13 +26,12 @@ export class HeldBack {
   /** Whether a run of the database has to wait. */
   holds(run: LeasedRun): boolean {
     const queue = this.#options.queue(run.subscription)
-    if (queue === undefined || !run.lane) return false
-    const lane = laneOf(run, queue)
-    if (lane === null ? queue.hasLanes : queue.hasLane(lane)) {
+    if (queue === undefined || run.laneKey === null) return false
+    if (queue.hasLane(run.laneKey)) {
       this.#waiting.add(run)
       return true
     }
-    this.#begun.add(laneName(run.subscription, lane ?? anyLane))
+    this.#begun.add(laneName(run.subscription, run.laneKey))
     return false
   }
 
@@ -51,14 +50,6 @@ export class HeldBack {
   }
 
   hasBegun(subscription: number, key: string): boolean {
-    return this.#begun.has(laneName(subscription, key)) || this.#begun.has(laneName(subscription, anyLane))
+    return this.#begun.has(laneName(subscription, key))
   }
-}
-
-/** No key is empty. */
-const anyLane = ''
-
-/** Null: it is ordered by something that only the database knows, so it might be any. */
-function laneOf({ deliveries }: LeasedRun, { subscription }: MemoryQueue): string | null {
-  return subscription.orderingKey === null ? (deliveries[0]?.event.orderingKey ?? null) : null
 }

@@ -95,10 +95,6 @@ export class MemoryQueue {
     return this.#lanes.has(key)
   }
 
-  get hasLanes(): boolean {
-    return this.#lanes.size > 0
-  }
-
   add({ event, laneKey }: Arrival): void {
     this.ledger.add(this.#enter(event, laneKey, fresh))
   }

@@ -9,6 +9,8 @@ export type LeaseRow = [
   run: [subscription: number, attempts: number, failures: number, lane: number, suspect: number] | null,
   leasedUntilMs: number | null,
   ...event: EventRow,
+  /** What its lane is ordered by, where that is not the key of its event. */
+  otherKey: string | null,
 ]
 
 /** Those that came without their payload, to be handed back. */
@@ -27,14 +29,15 @@ export function isWithheld([, , , , , , payload]: LeaseRow): boolean {
 export function runsFromRows(rows: readonly LeaseRow[], token: number): LeasedRun[] {
   const runs = new Map<number, LeasedRun>()
   const heads = new Map<number, { attempts: number; failures: number }>()
-  for (const [id, , run, leasedUntilMs] of rows) {
+  for (const row of rows) {
+    const [id, , run, leasedUntilMs] = row
     if (run === null || leasedUntilMs === null) continue
     const [subscription, attempts, failures, lane, suspect] = run
     runs.set(id, {
       id,
       subscription,
       token,
-      lane: lane === 1,
+      laneKey: lane === 1 ? (row[10] ?? row[7]) : null,
       suspect: suspect === 1,
       leasedUntil: new Date(leasedUntilMs),
       deliveries: [],

@@ -262,7 +262,8 @@ const takeAndReturn = (columns: string) => `
     case when g.place = 1 then array[l.subscription, l.attempts, l.failures, (l.ordering_key is not null)::int,
       l.suspect::int] end,
     case when g.place = 1 then date_part('epoch', l.leased_until) * 1000 end,
-    ${columns}
+    ${columns},
+    case when g.place = 1 and l.ordering_key is distinct from e.ordering_key then l.ordering_key end
   from given g
   join leased l on l.id = g.id
   join __schema__.events e on e.id = g.event_id

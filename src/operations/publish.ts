@@ -225,7 +225,7 @@ function handedRuns(
     const { leaseMs } = subscriptions.find((subscription) => subscription.no === no) as Subscription
     const leasedUntil = new Date(Number(published[0]?.createdAt) + leaseMs)
     const run: LeasedRun = {
-      ...{ id, subscription: no, token, lane: false, suspect: false, leasedUntil },
+      ...{ id, subscription: no, token, laneKey: null, suspect: false, leasedUntil },
       deliveries: [],
     }
     for (const [position, one] of published.entries()) {

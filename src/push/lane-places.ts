@@ -16,7 +16,7 @@ export class LanePlaces {
 
   /** Numbers what was leased of lanes; the runs are of one lease. */
   async number(runs: readonly LeasedRun[]): Promise<void> {
-    const lanes = new Map(runs.filter(({ lane }) => lane).map((run) => [run.id, run]))
+    const lanes = new Map(runs.filter(({ laneKey }) => laneKey !== null).map((run) => [run.id, run]))
     const [first] = lanes.values()
     if (first === undefined) return
     const numbers = await numberLanes(this.#db, { runIds: [...lanes.keys()], token: first.token })

@@ -53,7 +53,7 @@ function work(share: Share, held: HeldRun): void {
 
 function heldRun(size: number, chars: number): HeldRun {
   const run: LeasedRun = {
-    ...{ id: 1, subscription: 1, token: 1, lane: false, suspect: false },
+    ...{ id: 1, subscription: 1, token: 1, laneKey: null, suspect: false },
     leasedUntil: new Date(),
     deliveries: [],
   }

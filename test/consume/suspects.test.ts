@@ -57,7 +57,7 @@ function suspect(subscription: number, id: number): LeasedRun {
     id,
     subscription,
     token: 1,
-    lane: true,
+    laneKey: 'k',
     suspect: true,
     leasedUntil,
     deliveries: [],

@@ -119,7 +119,7 @@ function checkAnswer({ wants, tags }: Claim, runs: Awaited<ReturnType<typeof lea
     const deliveries = mine.reduce((sum, run) => sum + run.deliveries.length, 0)
     expect(deliveries, `of ${eventsMax} asked for`).toBeLessThanOrEqual(eventsMax)
     for (const run of mine) {
-      if (run.lane) expect(run.deliveries.length).toBeLessThanOrEqual(laneMax)
+      if (run.laneKey !== null) expect(run.deliveries.length).toBeLessThanOrEqual(laneMax)
       if (tags !== null)
         expect(run.deliveries[0]?.event.tags?.some((tag) => (tags as string[]).includes(tag))).toBe(true)
       // No gap: whatever was granted came back.

@@ -61,7 +61,7 @@ function runOfOne(): LeasedRun {
     id: 1,
     subscription: 1,
     token: 1,
-    lane: true,
+    laneKey: 'k',
     suspect: false,
     leasedUntil: new Date(),
     deliveries: [],

@@ -159,30 +159,61 @@ describe('a lane', () => {
     expect(await hub.publish(inLane(6))).toMatchObject({ durability: 'process' })
   })
 
-  test.each([1, 2, 3])(
-    'keeps its order whichever way each of its events goes (seed %i)',
-    async (seed) => {
+  test('that is stored does not wait for other lanes in memory, also if its key is in the payload', async () => {
+    const { hub, drain, clock } = await hubs.open()
+    const seen: unknown[] = []
+    hub.on('t', { ...inMemory, retry: slowly, orderingKey: '/payload/k' }, ({ payload }, { number }) => {
+      const { n } = payload as { n: number }
+      seen.push(n)
+      if (n === 1 && number === 1) throw new Error('no')
+    })
+    await hub.start()
+    await hub.publish(toEvent({ n: 1, k: 'a' }))
+    await eventually('the head was tried', () => hub.memory.views[0]?.figures.delayed === 1)
+    await hub.publish({ ...toEvent({ n: 2, k: 'a' }), idempotencyKey: 'i' })
+    await hub.publish({ ...toEvent({ n: 3, k: 'b' }), idempotencyKey: 'j' })
+    await eventually('the other lane is done', () => seen.length === 2)
+    expect(seen).toEqual([1, 3])
+    await clock.advance(20_000)
+    await drain()
+    expect(seen).toEqual([1, 3, 1, 2])
+  })
+
+  test.each([
+    { seed: 1, pointer: null },
+    { seed: 2, pointer: null },
+    { seed: 3, pointer: null },
+    { seed: 4, pointer: '/payload/k' },
+    { seed: 5, pointer: '/payload/k' },
+  ])(
+    'keeps its order whichever way each of its events goes (seed $seed, by $pointer)',
+    async ({ seed, pointer }) => {
       const { hub } = await hubs.open({ pollMs: 5 })
       const random = randomOf(seed)
       const lanes = new Map<string, { seen: number[]; isOut: boolean }>()
       const faults: string[] = []
       const retry = { kind: 'fixed', delayMs: 10, failuresMax: 50 } as const
-      hub.on('t', { ...inMemory, retry, concurrency: 4 }, async ({ payload, orderingKey }) => {
-        const lane = lanes.get(orderingKey as string) as { seen: number[]; isOut: boolean }
-        if (lane.isOut) faults.push(`${orderingKey} is out twice`)
+      const options = { ...inMemory, retry, concurrency: 4, ...(pointer && { orderingKey: pointer }) }
+      hub.on('t', options, async ({ payload }) => {
+        const { n, k } = payload as { n: number; k: string }
+        const lane = lanes.get(k) as { seen: number[]; isOut: boolean }
+        if (lane.isOut) faults.push(`${k} is out twice`)
         lane.isOut = true
         await new Promise(setImmediate)
         lane.isOut = false
         if (random() < 0.1) throw new Error('not yet')
-        lane.seen.push(payload as number)
+        lane.seen.push(n)
       })
       await hub.start()
       const durabilities = new Set<string>()
       for (let n = 0; n < 400; n++) {
-        const orderingKey = `k${Math.floor(random() * 4)}`
-        if (!lanes.has(orderingKey)) lanes.set(orderingKey, { seen: [], isOut: false })
-        const more = random() < 0.1 ? { idempotencyKey: `i${n}` } : {}
-        durabilities.add((await hub.publish({ type: 't', payload: n, orderingKey, ...more })).durability)
+        const k = `k${Math.floor(random() * 4)}`
+        if (!lanes.has(k)) lanes.set(k, { seen: [], isOut: false })
+        const more = {
+          ...(random() < 0.1 && { idempotencyKey: `i${n}` }),
+          ...(pointer === null && { orderingKey: k }),
+        }
+        durabilities.add((await hub.publish({ ...toEvent({ n, k }), ...more })).durability)
       }
       const seen = () => [...lanes.values()].reduce((sum, lane) => sum + lane.seen.length, 0)
       await eventually('all are done', () => seen() >= 400)

@@ -26,7 +26,7 @@ test('where a runner waits, what is published is leased to it at once, just as a
   const [leased] = await engine.lease(other)
 
   const run = only(runs)
-  expect(run).toMatchObject({ token: 77, lane: false, suspect: false })
+  expect(run).toMatchObject({ token: 77, laneKey: null, suspect: false })
   expect(run.deliveries.map(({ attempt, failures }) => [attempt, failures])).toEqual([
     [1, 0],
     [1, 0],

@@ -27,7 +27,7 @@ test('what has taken something rests for the processing interval', () => {
   const share = shareWith({ batchSize: 5, processingInterval: 1_000 })
   const wanting = { suspects: true, charsMax: 1_000_000 }
   expect(share.want({ now: 50, ...wanting })).toBeDefined()
-  const run = { id: 1, subscription: 1, token: 1, lane: false, suspect: false, leasedUntil: new Date() }
+  const run = { id: 1, subscription: 1, token: 1, laneKey: null, suspect: false, leasedUntil: new Date() }
   share.take({
     run: { ...run, deliveries: [] },
     ...{ lane: false, leasedAt: 100, leasedAtMs: 0, holdsUntil: 1e9, renewAt: 1e9, waiting: [], underWay: 0 },

@@ -56,8 +56,15 @@ interface Taking {
 }
 
 export function take(simulation: Simulation, run: LeasedRun, { until, worker, begun }: Taking): void {
-  const { id: runId, token, subscription, lane } = run
-  const held: Lease = { token, runId, subscription, lane, size: run.deliveries.length, until }
+  const { id: runId, token, subscription, laneKey } = run
+  const held: Lease = {
+    token,
+    runId,
+    subscription,
+    lane: laneKey !== null,
+    size: run.deliveries.length,
+    until,
+  }
   simulation.leases.push(held)
   for (const { event, attempt, failures } of run.deliveries) {
     const delivery = simulation.model.find(event.id, run.subscription) as Delivery

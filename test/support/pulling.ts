@@ -24,10 +24,10 @@ export async function settleRuns(
   runs: readonly LeasedRun[],
   outcome: Report['outcome'],
 ): Promise<void> {
-  const reports = runs.flatMap(({ id: runId, token, subscription, lane, deliveries }) =>
+  const reports = runs.flatMap(({ id: runId, token, subscription, laneKey, deliveries }) =>
     deliveries.map(
       ({ event }): Report => ({
-        claim: { eventId: event.id, token: { runId, token, subscription, lane } },
+        claim: { eventId: event.id, token: { runId, token, subscription, lane: laneKey !== null } },
         outcome,
         ...{ startedAfterMs: null, executionMs: 50, statusCode: null },
       }),
