@@ -1,8 +1,11 @@
 import { z } from 'zod'
 import { typePattern, w3cTraceparent } from '../domain/event.ts'
-import { json, named, sourceFields, tagsIn, text, time } from './schemas.ts'
+import { event, json, named, sourceFields, tagsIn, text, time } from './schemas.ts'
 
-/** What publishers send. Its bytes are kept as they came, so this only describes it: domain/event.ts is what checks. */
+/**
+ * What publishers send, and what they are answered. The bytes are kept as they came, so this only describes them:
+ * domain/event.ts is what checks.
+ */
 
 const optionalTime = time.nullable().optional()
 const type = z.string().regex(typePattern).nullable().optional()
@@ -97,3 +100,14 @@ export const cloudEvent = named(
 export const cloudEvents = z.array(cloudEvent).min(1).max(1000)
 
 export const batch = named('Batch', z.strictObject({ events: z.array(newEvent).min(1).max(1000) }))
+
+export const storedEvent = named(
+  'StoredEvent',
+  event.extend({
+    durability: z
+      .literal('durable')
+      .describe('It outlives a crash. What only a queue in memory is owed is refused here.'),
+  }),
+)
+
+export const storedBatch = named('StoredBatch', z.object({ events: z.array(storedEvent) }))

@@ -126,8 +126,6 @@ export const event = named(
   }),
 )
 
-export const storedBatch = named('StoredBatch', z.object({ events: z.array(event) }))
-
 export const leasedEvent = named(
   'LeasedEvent',
   event.extend({

@@ -29,13 +29,14 @@ test('every field comes back as it was given, those not given only where they ar
   const dates = { id: expect.any(Number), created_at: isTime, updated_at: isTime }
   const first = await published(server, { ...all, require_route: false, idempotency_key: 'k' })
   expect(first.status).toBe(201)
-  expect(first.json).toEqual({ ...all, ...standing, ...dates })
-  expect(first.read).toEqual({ ...first.json, deliveries: [expect.objectContaining({ state: 'waiting' })] })
+  expect(first.json).toEqual({ ...all, ...standing, ...dates, durability: 'durable' })
+  const { durability: _, ...stored } = first.json
+  expect(first.read).toEqual({ ...stored, deliveries: [expect.objectContaining({ state: 'waiting' })] })
   const plain = await published(server, fact)
   expect(plain.status).toBe(202)
   expect(plain.json).toEqual({
     ...{ ...fact, title: null, description: null, tags: null, ordering_key: null, max_retries: null },
-    ...{ ...standing, ...dates, status: 'COMPLETED' },
+    ...{ ...standing, ...dates, status: 'COMPLETED', durability: 'durable' },
   })
 })
 

@@ -2,10 +2,9 @@ import { z } from 'zod'
 import type { NewEvent } from '../../domain/event.ts'
 import { PosthornError } from '../../errors.ts'
 import type { Hub, Published } from '../../hub.ts'
-import * as sent from '../publish-schemas.ts'
+import * as schemas from '../publish-schemas.ts'
 import { readEvent, readEvents } from '../read-event.ts'
 import { type Call, defineRoute, type Route } from '../route.ts'
-import * as schemas from '../schemas.ts'
 import { eventText, toFields } from '../wire.ts'
 
 const eventBytesMax = 1_048_576 + 65_536
@@ -46,10 +45,10 @@ export function publishRoutes(hub: Hub): Route[] {
         kind: 'bytes',
         bytesMax: eventBytesMax,
         contents: {
-          'application/json': { schema: sent.newEvent, example: examples.work },
-          'application/cloudevents+json': { schema: sent.cloudEvent, example: examples.cloudEvent },
+          'application/json': { schema: schemas.newEvent, example: examples.work },
+          'application/cloudevents+json': { schema: schemas.cloudEvent, example: examples.cloudEvent },
           'application/cloudevents-batch+json': {
-            schema: sent.cloudEvents,
+            schema: schemas.cloudEvents,
             bytesMax: batchBytesMax,
           },
         },
@@ -57,10 +56,10 @@ export function publishRoutes(hub: Hub): Route[] {
       responses: {
         201: {
           description: 'Stored as work: it has tags. Or all events of a CloudEvents batch.',
-          schema: z.union([schemas.event, schemas.storedBatch]),
+          schema: z.union([schemas.storedEvent, schemas.storedBatch]),
           headers,
         },
-        202: { description: 'Stored for whoever wants its type.', schema: schemas.event, headers },
+        202: { description: 'Stored for whoever wants its type.', schema: schemas.storedEvent, headers },
       },
       errors: [...publishErrors, 'KEY_HELD'],
       handle: (call) => {
@@ -81,8 +80,8 @@ export function publishRoutes(hub: Hub): Route[] {
         kind: 'bytes',
         bytesMax: batchBytesMax,
         contents: {
-          'application/json': { schema: sent.batch, example: { events: [examples.work, examples.fact] } },
-          'application/cloudevents-batch+json': { schema: sent.cloudEvents },
+          'application/json': { schema: schemas.batch, example: { events: [examples.work, examples.fact] } },
+          'application/cloudevents-batch+json': { schema: schemas.cloudEvents },
         },
       },
       responses: { 201: { description: 'All are stored.', schema: schemas.storedBatch, headers } },
@@ -161,7 +160,7 @@ function answerText(event: NewEvent, published: Published, maxRetries: number | 
     id,
     createdAt,
   )
-  return eventText(fields, standing)
+  return eventText(fields, standing, ',"durability":"durable"')
 }
 
 const examples = {
