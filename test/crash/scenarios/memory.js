@@ -13,7 +13,7 @@ const lostMax = 2 * threshold + batchMax
 
 /**
  * @param {{ connection: object, seed: number, secs: number, every?: number, killsMax?: number }} options `every`: only each
- *   n-th word, from one that the seed chooses; else all of them, and again as long as there is time
+ *   n-th word, from one that the seed chooses, and each n-th answer; else all of them, and again as long as there is time
  */
 export async function run({ connection, seed, secs, every = 1, killsMax = 200 }) {
   const world = await openWorld({ connection, name: 'memory' })
@@ -32,7 +32,7 @@ export async function run({ connection, seed, secs, every = 1, killsMax = 200 })
 
 async function killAtEveryWord(world, state, { seed, every, killsMax }) {
   for (let kills = 0; kills < killsMax; kills++) {
-    const wordsMax = 1 + (seed % every) + Math.floor(kills / 2) * every
+    const wordsMax = 1 + (seed % every) + Math.floor((kills * every) / 2)
     const { signal } = await live(world, state, { seed, wordsMax, isSent: kills % 2 === 1, batches: 6 })
     if (signal !== 'SIGKILL') return
   }
