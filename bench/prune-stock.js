@@ -75,7 +75,12 @@ async function claim(hub) {
   const ms = performance.now() - begin
   const [run] = runs
   if (runs.length !== 1) throw new Error(`Expected a claim of 1, got ${runs.length}`)
-  const token = { runId: run.id, token: run.token, subscription: run.subscription, lane: run.lane }
+  const token = {
+    runId: run.id,
+    token: run.token,
+    subscription: run.subscription,
+    lane: run.laneKey !== null,
+  }
   const [reply] = await hub.pull.settle(
     [
       {

@@ -16,17 +16,17 @@ export class HandBack {
 
   /** Nothing left in them has begun. */
   async runs(runs: readonly LeasedRun[]): Promise<void> {
-    if (runs.length > 0) await this.#try(this.#options.source.release(runs))
+    if (runs.length > 0) await this.#try((source) => source.release(runs))
   }
 
   /** These have not begun, while others of their runs go on. */
   async some(deliveries: readonly LeasedDelivery[]): Promise<void> {
-    if (deliveries.length > 0) await this.#try(this.#options.source.releaseSome?.(deliveries))
+    if (deliveries.length > 0) await this.#try((source) => source.releaseSome?.(deliveries))
   }
 
-  async #try(work: Promise<void> | undefined): Promise<void> {
+  async #try(release: (source: HandBackOptions['source']) => Promise<void> | undefined): Promise<void> {
     try {
-      await work
+      await release(this.#options.source)
     } catch (error) {
       this.#options.trouble(error, 'handing leases back')
     }
