@@ -24,8 +24,8 @@ export type AuditTable = (typeof auditTables)[number]
 
 const removalsMax = 500
 const eventsMax = 2_000
-/** Nothing bounds how often one event was snoozed. */
-const rowsMax = 5_000
+/** Nothing bounds how often one event was snoozed. What is archived may be 16 KB each, and is in memory together. */
+const rowsMax = { removed: 5_000, archived: 1_000 }
 
 /**
  * Removes what is left of events that are gone, once their audit is old enough: a bounded step. The records are deleted,
@@ -43,8 +43,8 @@ export async function pruneAudit(
       const eventIds = numberArray(taken.flatMap(([, ids]) => ids))
       await foldLanes(tx, db, eventIds)
       const removed = await removeRows(tx, db, { eventIds, archive })
-      const isCut = auditTables.some((table) => removed[table] === rowsMax)
-      // Else the next step goes on with the same.
+      // Then the next step goes on with the same.
+      const isCut = auditTables.some((table) => removed[table] === limitOf(table, archive))
       if (!isCut) await tx.run(forgetStatement(db), [numberArray(taken.map(([id]) => id))])
       return { removed, more: isCut || taken.length < due.length || due.length === removalsMax }
     },
@@ -70,16 +70,23 @@ async function removeRows(
 ): Promise<Record<AuditTable, number>> {
   const removed = { ...nothing }
   for (const table of auditTables) {
+    const limit = limitOf(table, archive)
     if (table === 'audit' && archive !== null) {
-      const rows = await tx.run<[id: number, text: string]>(removeAudit(db), [eventIds, rowsMax])
+      const rows = await tx.run<[id: number, text: string]>(removeAudit(db), [eventIds, limit])
       if (rows.length > 0) await archive(rows.map(([id, text]) => ({ id, text })))
       removed.audit = rows.length
-      continue
+    } else {
+      const [row] = await tx.run<[count: number]>(removeStatements[table](db), [eventIds, limit])
+      removed[table] = row?.[0] ?? 0
     }
-    const [row] = await tx.run<[count: number]>(removeStatements[table](db), [eventIds, rowsMax])
-    removed[table] = row?.[0] ?? 0
+    // A record is archived together with its exchange: that goes only after it.
+    if (removed[table] === limit) return removed
   }
   return removed
+}
+
+function limitOf(table: AuditTable, archive: PruneAuditRequest['archive']): number {
+  return table === 'audit' && archive !== null ? rowsMax.archived : rowsMax.removed
 }
 
 const takeStatement = defineStatement(
@@ -121,8 +128,12 @@ const removeAudit = defineStatement(
     'id', a.id, 'event_id', a.event_id, 'subscription', s.name, 'subscription_id', s.id, 'settlement', a.settlement,
     'attempt', a.attempt, 'failures', a.failures, 'worker_id', w.name, 'leased_at', a.leased_at,
     'started_at', a.started_at, 'finished_at', a.finished_at, 'next_at', a.next_at, 'status_code', a.status_code,
-    'execution_ms', a.execution_ms, 'reason', a.reason)::text
+    'execution_ms', a.execution_ms, 'reason', a.reason, 'exchange', case when x.event_id is not null then
+      json_build_object('started_at', x.started_at, 'request', x.request, 'status_code', x.status_code,
+        'response', x.response, 'error_class', x.error_class, 'error', x.error, 'timings', x.timings) end)::text
   from removed a
+  left join __schema__.exchanges x
+    on x.event_id = a.event_id and x.subscription = a.subscription and x.token = a.token
   left join __schema__.subscriptions s on s.no = a.subscription
   left join __schema__.workers w on w.no = a.worker
   order by a.id`,

@@ -61,6 +61,37 @@ test('every record is in a file before it is gone', async () => {
   ])
 })
 
+test('what was sent and answered goes with the record of its attempt, however many there are', async () => {
+  const archiveDirectory = await makeDirectory()
+  const kept = await open({ archiveDirectory })
+  await finishSome(kept, 1)
+  const { db } = kept
+  await db.query(
+    `insert into ${db.schema}.audit (id, event_id, subscription, settlement, attempt, token, finished_at)
+    overriding system value
+    select -n, a.event_id, a.subscription, 'retried', n, n, a.finished_at
+    from ${db.schema}.audit a, generate_series(1, 2500) n`,
+  )
+  await db.query(
+    `insert into ${db.schema}.exchanges (event_id, subscription, token, attempt, started_at, request, status_code, timings)
+    select a.event_id, a.subscription, a.token, a.attempt, a.finished_at, '{"url":"http://a"}', 503, '{"total_ms":7}'
+    from ${db.schema}.audit a where a.settlement = 'retried'`,
+  )
+  const { removed } = await kept.hub.prune()
+  expect(removed).toMatchObject({ audit: 2_501, exchanges: 2_500 })
+  const records = await readArchive(archiveDirectory)
+  const [last, ...attempts] = records.sort((a, b) => Number(b.id) - Number(a.id))
+  expect(last).toMatchObject({ settlement: 'completed', exchange: null })
+  expect(attempts).toHaveLength(2_500)
+  const exchange = {
+    request: { url: 'http://a' },
+    status_code: 503,
+    response: null,
+    timings: { total_ms: 7 },
+  }
+  for (const attempt of attempts) expect(attempt).toMatchObject({ settlement: 'retried', exchange })
+})
+
 test('where nothing can be written nothing is removed, and that is told', async () => {
   const file = join(await makeDirectory(), 'file')
   await writeFile(file, '')
