@@ -1,10 +1,12 @@
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
+import { pbkdf2 } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync, readFileSync } from 'node:fs'
 import { chmod, chown, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
 import { createInterface, type Interface } from 'node:readline'
+import { promisify } from 'node:util'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import { chooseAccount, spawnAs } from '../../src/db/embedded/account.ts'
@@ -388,6 +390,19 @@ test('a start that fails says what the server said last', async () => {
   })
   const error = { code: 'EMBEDDED_FAILED', message: expect.stringContaining('"shared_buffers": "plenty"') }
   await expect(start({ dataDirectory })).rejects.toMatchObject(error)
+})
+
+test('a start that fails while the process is slow to look says so as well', async () => {
+  const dataDirectory = await bareCluster({ PG_VERSION: '18\n', 'postgresql.conf': "port = 'none'\n" })
+  let isBusy = true
+  // All threads that files are opened and closed by are taken: the server has ended before its log is closed.
+  const keepBusy = async () => {
+    while (isBusy) await promisify(pbkdf2)('a', 'b', 30_000, 64, 'sha512')
+  }
+  const busy = Promise.all(Array.from({ length: 6 }, keepBusy))
+  await expect(start({ dataDirectory })).rejects.toMatchObject({ code: 'EMBEDDED_FAILED' })
+  isBusy = false
+  await busy
 })
 
 test('without any server the error names the ways out', async () => {

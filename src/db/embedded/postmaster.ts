@@ -64,19 +64,12 @@ export async function shutDown(layout: Layout, pid: number): Promise<void> {
 
 async function launchOnce(layout: Layout, request: LaunchRequest): Promise<LaunchOutcome> {
   const logStart = await sizeOf(layout.log)
-  const child = await spawnPostgres(layout, request)
-  let failure: string | undefined
-  child.once('error', (error) => {
-    failure = error.message
-  })
-  child.once('exit', (code, signal) => {
-    failure = `postgres ended with ${signal ?? `code ${code}`}`
-  })
+  const { child, end } = await spawnPostgres(layout, request)
   const begun = performance.now()
   for (;;) {
     await delay(pollMs)
-    if (failure !== undefined)
-      return { kind: 'ended', reason: failure, log: await readLog(layout.log, logStart) }
+    const reason = end()
+    if (reason !== undefined) return { kind: 'ended', reason, log: await readLog(layout.log, logStart) }
     const answer = await askIn(layout, layout.sockets)
     if (answer.kind === 'proved') {
       const { client, ended } = answer
@@ -94,7 +87,13 @@ async function launchOnce(layout: Layout, request: LaunchRequest): Promise<Launc
   }
 }
 
-async function spawnPostgres(layout: Layout, request: LaunchRequest): Promise<ChildProcess> {
+interface Spawned {
+  readonly child: ChildProcess
+  /** What ended it; undefined: nothing has. */
+  readonly end: () => string | undefined
+}
+
+async function spawnPostgres(layout: Layout, request: LaunchRequest): Promise<Spawned> {
   const { binaries, account } = request
   const directory = await directoryFor(account, layout.cluster)
   const log = await open(layout.log, 'a', 0o600)
@@ -108,11 +107,23 @@ async function spawnPostgres(layout: Layout, request: LaunchRequest): Promise<Ch
       stdio: ['ignore', log.fd, log.fd, ...directory.stdio],
     })
     child.unref()
-    return child
+    // At once: it may have ended before its log is closed here.
+    return { child, end: watchEnd(child) }
   } finally {
     await log.close()
     directory.close()
   }
+}
+
+function watchEnd(child: ChildProcess): () => string | undefined {
+  let end: string | undefined
+  child.once('error', (error) => {
+    end = error.message
+  })
+  child.once('exit', (code, signal) => {
+    end = `postgres ended with ${signal ?? `code ${code}`}`
+  })
+  return () => end
 }
 
 /** On the command line, where no configuration file can undo it: what durability and privacy rest on. */
