@@ -88,9 +88,13 @@ describe('a burial is alerted once', () => {
     await expect.poll(() => alerts).toHaveLength(2)
     await drain()
     const letter = (eventId: number | undefined) => ({ subscription: null, eventId, reason: 'no_handler' })
-    expect(alerts).toEqual(
-      [first.id, second?.id].map((id) => ['posthorn.delivery.buried', { ...letter(id), heldBack: 0 }]),
-    )
+    expect(alerts).toHaveLength(2)
+    // They have no key: their order is up to the handlers that run beside each other.
+    const told = [first.id, second?.id].map((id) => [
+      'posthorn.delivery.buried',
+      { ...letter(id), heldBack: 0 },
+    ])
+    expect(alerts).toEqual(expect.arrayContaining(told))
     expect(buried).toEqual([letter(first.id), letter(second?.id)])
   })
 
