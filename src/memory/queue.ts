@@ -139,7 +139,6 @@ export class MemoryQueue {
   /** It is settled for good, and forgotten. */
   finish(entry: Entry, ended: Ended): void {
     if (entry.state === 'settled') return
-    this.#leave(entry)
     this.#drop(entry)
     this.ledger.finished(entry, ended)
   }
@@ -179,7 +178,6 @@ export class MemoryQueue {
     const lane = this.#lanes.get(key)
     if (lane === undefined) return
     for (const entry of [...lane.entries]) {
-      this.#leave(entry)
       this.#drop(entry)
       this.ledger.moved(entry)
     }
@@ -237,8 +235,7 @@ export class MemoryQueue {
 
   #putBack(entry: Entry, run: MemoryRun): void {
     const { lane } = entry
-    this.#leave(entry)
-    entry.state = 'waiting'
+    this.#undo(entry)
     if (lane === null) {
       this.#waiting.add(entry)
       return
@@ -250,17 +247,14 @@ export class MemoryQueue {
   }
 
   #undo(entry: Entry): void {
-    this.#leave(entry)
-    entry.state = 'waiting'
-  }
-
-  #leave(entry: Entry): void {
     if (entry.state === 'out') this.#out--
+    entry.state = 'waiting'
   }
 
   /** It is no part of the queue any more; its lane goes on with the next, once its run is done. */
   #drop(entry: Entry): void {
     const { lane, state } = entry
+    if (state === 'out') this.#out--
     entry.state = 'settled'
     this.#chars -= entry.event.payloadText.length
     if (entry.failures > 0) this.#retries--

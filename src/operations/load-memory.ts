@@ -1,6 +1,6 @@
 import { type Database, defineStatement } from '../db/database.ts'
-import type { StoredEvent } from '../domain/stored-event.ts'
 import { eventFromRow } from './event-row.ts'
+import type { MemoryState } from './persist-memory.ts'
 
 export interface LoadRequest {
   readonly subscription: number
@@ -10,14 +10,7 @@ export interface LoadRequest {
   readonly charsMax: number
 }
 
-export interface LoadedDelivery {
-  readonly event: StoredEvent
-  readonly laneKey: string | null
-  readonly attempts: number
-  readonly failures: number
-  /** In how many ms it is due; null: now. */
-  readonly dueAfterMs: number | null
-  readonly lastError: string | null
+export interface LoadedDelivery extends MemoryState {
   /** It was out when the process vanished that had marked it. */
   readonly isBegun: boolean
 }

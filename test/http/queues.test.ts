@@ -162,7 +162,8 @@ test('a list of queues has no more payloads than one queue, and at most 100 queu
 
 test('a full work queue answers 429 with Retry-After, and says so before with a header', async () => {
   const api = await servers.open()
-  const set = await api.call('PATCH', '/queues/work/config', { maxQueueDepth: 3, highWatermark: 2 })
+  const queue = '/queues/work'
+  const set = await api.call('PATCH', `${queue}/config`, { maxQueueDepth: 3, highWatermark: 2 })
   expect(set.json.config).toMatchObject({ maxQueueDepth: 3, highWatermark: 2, on_full: 'refuse' })
   await task(api)
   await task(api)
@@ -181,7 +182,7 @@ test('a full work queue answers 429 with Retry-After, and says so before with a 
   ])
   expect(batch.status).toBe(429)
   expect((await api.call('GET', '/events')).json.total).toBe(3)
-  expect((await api.call('GET', '/queues/work')).json.backpressure).toBe('full')
+  expect((await api.call('GET', queue)).json.backpressure).toBe('full')
 })
 
 test('a paused queue gives nothing and takes everything; a draining one the reverse', async () => {
