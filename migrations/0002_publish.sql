@@ -52,77 +52,113 @@ begin
   ) as o;
 end $$;
 
--- What a path leads to: into the payload, which may be anything, or into the event's own fields.
-create function __schema__.event_value(path text[], payload text, fields json) returns json language sql immutable as $$
-  select case
-    when path[1] <> 'payload' then fields #> path
-    when cardinality(path) = 1 then payload::json
-    else payload::json #> path[2:]
-  end
-$$;
-
--- A payload that cannot be read (JSON may hold what no text can) matches nothing, and fails nobody.
-create function __schema__.meets(conditions jsonb, payload text, fields json) returns boolean language plpgsql immutable as $$
-declare
-  c record;
-  found jsonb;
-  met boolean;
+-- JSON as filters and keys read it. It may hold what jsonb cannot: an escaped NUL, half a surrogate pair, a number beyond
+-- numeric. Then it is null: unreadable. To parse a megabyte takes 20 ms, so whoever asks several times keeps the answer.
+create function __schema__.readable(document text) returns jsonb language plpgsql immutable as $$
 begin
-  for c in select x.path, x.op, x.operand from jsonb_to_recordset(conditions) as x(path text[], op text, operand jsonb) loop
-    found := __schema__.event_value(c.path, payload, fields)::jsonb;
-    met := case c.op
-      when 'exists' then (found is not null) = (c.operand = 'true')
-      when 'any' then exists (select 1 from jsonb_array_elements(c.operand) as o(value) where o.value = found)
-      when 'prefix' then jsonb_typeof(found) = 'string' and starts_with(found #>> '{}', c.operand #>> '{}')
-      else jsonb_typeof(found) = 'number' and case c.op
-        when 'gt' then found::numeric > c.operand::numeric
-        when 'gte' then found::numeric >= c.operand::numeric
-        when 'lt' then found::numeric < c.operand::numeric
-        when 'lte' then found::numeric <= c.operand::numeric
-      end
-    end;
-    if met is not true then return false; end if;
-  end loop;
-  return true;
-exception when data_exception or program_limit_exceeded then
-  return false;
-end $$;
-
--- A scalar by its text; anything else, or nothing, or too much: no key, so no order.
-create function __schema__.key_at(path text[], payload text, fields json) returns text language plpgsql immutable as $$
-declare
-  found json := __schema__.event_value(path, payload, fields);
-  key text;
-begin
-  if found is null or json_typeof(found) not in ('string', 'number', 'boolean') then return null; end if;
-  key := found #>> '{}';
-  return case when length(key) between 1 and 255 then key end;
+  return document::jsonb;
 exception when data_exception or program_limit_exceeded then
   return null;
 end $$;
 
--- The fields that a filter or a key may name.
-create function __schema__.event_fields(type text, title text, description text, tags text[], ordering_key text,
-  concurrency_key text, version text, source json, correlation_id text, causation_id text, attributes json
-) returns json language sql immutable as $$
-  select json_build_object('type', type, 'title', title, 'description', description, 'tags', tags, 'ordering_key', ordering_key,
-    'concurrency_key', concurrency_key, 'version', version, 'source', source, 'correlation_id', correlation_id,
-    'causation_id', causation_id, 'attributes', attributes)
+-- What a path leads to: into the payload, which may be anything, or into the event's own fields.
+create function __schema__.event_value(path text[], payload jsonb, fields jsonb) returns jsonb language sql immutable as $$
+  select case when path[1] = 'payload' then payload #> path[2:] else fields #> path end
 $$;
 
-create function __schema__.event_fields(e __schema__.events) returns json language sql immutable as $$
+-- Whether all conditions hold. One that asks for something unreadable does not, whatever it asks.
+create function __schema__.meets(conditions jsonb, payload jsonb, fields jsonb) returns boolean language plpgsql immutable as $$
+begin
+  return not exists (
+    select 1
+    from (
+      select x.op, x.operand, __schema__.event_value(x.path, payload, fields) as found,
+        case when x.path[1] = 'payload' then payload else fields end is null as is_unreadable
+      from jsonb_to_recordset(conditions) as x(path text[], op text, operand jsonb)
+      offset 0   -- so that each value is looked up once
+    ) as c
+    where c.is_unreadable or case c.op
+        when 'exists' then (c.found is not null) = (c.operand = 'true')
+        when 'any' then jsonb_typeof(c.found) not in ('array', 'object') and c.operand @> c.found
+        when 'prefix' then jsonb_typeof(c.found) = 'string' and starts_with(c.found #>> '{}', c.operand #>> '{}')
+        when 'gt' then case when jsonb_typeof(c.found) = 'number' then c.found::numeric > c.operand::numeric end
+        when 'gte' then case when jsonb_typeof(c.found) = 'number' then c.found::numeric >= c.operand::numeric end
+        when 'lt' then case when jsonb_typeof(c.found) = 'number' then c.found::numeric < c.operand::numeric end
+        when 'lte' then case when jsonb_typeof(c.found) = 'number' then c.found::numeric <= c.operand::numeric end
+      end is not true);
+end $$;
+
+-- A scalar by its text; anything else, or nothing, or too much, or something unreadable: no key, so no order. `document` is
+-- what `payload` says. A number is looked up once more in the payload: jsonb keeps its value, and not how it is written.
+create function __schema__.key_at(path text[], payload text, document jsonb, fields jsonb) returns text
+  language plpgsql immutable as $$
+declare
+  found jsonb := __schema__.event_value(path, document, fields);
+  key text;
+begin
+  if path[1] = 'payload' and jsonb_typeof(found) = 'number' then key := payload::json #>> path[2:];
+  elsif jsonb_typeof(found) in ('string', 'number', 'boolean') then key := found #>> '{}'; end if;
+  return case when length(key) between 1 and 255 then key end;
+end $$;
+
+-- The fields that a filter or a key may name. Null: somebody's `source` or `attributes` are unreadable.
+create function __schema__.event_fields(type text, title text, description text, tags text[], ordering_key text,
+  concurrency_key text, version text, source json, correlation_id text, causation_id text, attributes json
+) returns jsonb language plpgsql immutable as $$
+begin
+  return jsonb_build_object('type', type, 'title', title, 'description', description, 'tags', tags, 'ordering_key',
+    ordering_key, 'concurrency_key', concurrency_key, 'version', version, 'source', source, 'correlation_id', correlation_id,
+    'causation_id', causation_id, 'attributes', attributes);
+exception when data_exception or program_limit_exceeded then
+  return null;
+end $$;
+
+create function __schema__.event_fields(e __schema__.events) returns jsonb language sql immutable as $$
   select __schema__.event_fields(e.type, e.title, e.description, e.tags, e.ordering_key, e.concurrency_key, e.version, e.source,
     e.correlation_id, e.causation_id, e.attributes)
 $$;
 
+-- Who of these takes an event, and by which key each orders it. Parses the payload once, and only if somebody looks into it.
+create function __schema__.inspect(
+  candidates int[], payload text, fields jsonb, ordering_key text, out owed int[], out lane_keys text[]
+) language plpgsql stable as $$
+declare
+  document jsonb;
+begin
+  if exists (
+    select 1 from __schema__.subscriptions s
+    where s.no = any(candidates) and (s.key_path[1] = 'payload' or s.conditions @> '[{"path": ["payload"]}]')
+  ) then
+    document := __schema__.readable(payload);
+  end if;
+  -- A key is looked up once per path, however many subscriptions have that path: a number costs another walk through the text.
+  with taker as materialized (
+    select s.no, s.key_path
+    from __schema__.subscriptions s
+    where s.no = any(candidates) and (s.conditions is null or __schema__.meets(s.conditions, document, fields))
+  ),
+  pointed as materialized (
+    select p.key_path, __schema__.key_at(p.key_path, inspect.payload, document, fields) as lane_key
+    from (select distinct t.key_path from taker t where t.key_path is not null) as p
+  )
+  select coalesce(array_agg(t.no order by t.no), '{}'),
+    array_agg(case when t.key_path is null then inspect.ordering_key else p.lane_key end order by t.no)
+  into owed, lane_keys
+  from taker t
+  left join pointed p on p.key_path = t.key_path;
+end $$;
+
 -- Who would be owed an event that is stored already.
 create function __schema__.owed_by(e __schema__.events) returns int[] language sql stable as $$
-  select array(
-    select s.no
-    from __schema__.route(e.type, e.tags) as r
-    join __schema__.subscriptions s on s.no = any(r.owed)
-    where s.conditions is null or __schema__.meets(s.conditions, e.payload, __schema__.event_fields(e))
-    order by s.no)
+  select i.owed
+  from __schema__.route(e.type, e.tags) as r
+  cross join lateral __schema__.inspect(r.owed, e.payload, __schema__.event_fields(e), e.ordering_key) as i
+$$;
+
+-- By which key a subscription with that path orders an event that is stored already.
+create function __schema__.lane_key(key_path text[], e __schema__.events) returns text language sql immutable as $$
+  select case when key_path is null then e.ordering_key
+    else __schema__.key_at(key_path, e.payload, __schema__.readable(e.payload), __schema__.event_fields(e)) end
 $$;
 
 -- The event as it was, for dead letters. Built of json, not jsonb: the payload keeps its bytes.
@@ -205,27 +241,30 @@ begin
       attributes);
 
   if ordering_keys is not null then
-    insert into __schema__.inbox (subscription, event_ids, ordering_keys, tags)
-    select s.no, ids[f.first:f.first + 999], publish_alike.ordering_keys[f.first:f.first + 999],
-      case when s.via = 'pull' then tag_array end
+    insert into __schema__.inbox (subscription, event_ids, ordering_keys, tag_lists)
+    select s.no, c.ids, publish_alike.ordering_keys[f.first:f.first + 999],
+      case when s.via = 'pull' and tag_array is not null
+        then array_fill(array_to_string(tag_array, ','), array[cardinality(c.ids)]) end
     from __schema__.subscriptions s
-    cross join generate_series(1, cardinality(ids), 1000) as f(first)
-    where s.no = any(owed);
+    cross join generate_series(1, cardinality(publish_alike.ids), 1000) as f(first)
+    cross join lateral (select publish_alike.ids[f.first:f.first + 999]) as c(ids)
+    where s.no = any(owed)
+    order by f.first;
     return;
   end if;
 
   with sent as (
     insert into __schema__.runs (subscription, state, event_ids, first_id, tags, token, worker, granted, leased_at,
-      leased_until)
+      leased_until, lease_ms)
     select s.no, (case when h.no is not null then 'leased' else 'ready' end)::__schema__.run_state, c.ids, c.ids[1],
       case when s.via = 'pull' then tag_array end,
       case when h.no is not null then publish_alike.token end, case when h.no is not null then publish_alike.worker end,
       case when h.no is not null then cardinality(c.ids) end, case when h.no is not null then moment end,
-      moment + h.lease_ms * interval '1 ms'
+      moment + h.lease_ms * interval '1 ms', h.lease_ms
     from __schema__.subscriptions s
     left join unnest(idle, idle_lease_ms) as h(no, lease_ms) on h.no = s.no
       and cardinality(publish_alike.ids) <= 200   -- all in one run
-      and s.status = 'active' and num_nonnulls(s.max_concurrency, s.rate_per_second) = 0
+      and s.status = 'active' and not __schema__.is_limited(s.max_concurrency, s.rate_per_second, s.ramp)
     cross join generate_series(1, cardinality(publish_alike.ids), 200) as f(first)
     cross join lateral (select publish_alike.ids[f.first:f.first + 199]) as c(ids)
     where s.no = any(owed)
@@ -233,6 +272,38 @@ begin
   )
   select string_agg(s.subscription || ':' || s.id, ',') into handed from sent s where s.state = 'leased';
 end $$;
+
+-- Ids follow the order of calls, times follow the clock, and the clock may step back: an event may have a higher id and an
+-- earlier time than another. Whoever looks for a time by ids has to know how much earlier at most. Both numbers are in ms and
+-- kept in sequences, like the ids: what is set there is seen at once, and no rollback takes it back.
+create sequence __schema__.latest_draw as bigint minvalue 0 start 0;      -- the latest time that ids were drawn for
+create sequence __schema__.draws_disorder as bigint minvalue 0 start 0;   -- how much earlier, where it was more than 50 s
+
+-- The time is set before its ids are drawn and looked at after them, so of two calls whose ids and times differ in order the
+-- one with the higher ids sees the later time. Ids that are drawn within a second need not set it again.
+create function __schema__.draw_event_ids(wanted int, moment timestamptz) returns bigint[] language plpgsql as $$
+declare
+  moment_ms bigint := extract(epoch from moment) * 1000;
+  ids bigint[];
+  earlier_ms bigint;
+begin
+  perform __schema__.follow_promotion();
+  if moment_ms > (select d.last_value from __schema__.latest_draw d) + 1000 then
+    perform setval('__schema__.latest_draw', moment_ms);
+  end if;
+  ids := array(select nextval('__schema__.event_ids') from generate_series(1, wanted));
+  earlier_ms := (select d.last_value from __schema__.latest_draw d) - moment_ms;
+  if earlier_ms > greatest(50000, (select d.last_value from __schema__.draws_disorder d)) then
+    perform setval('__schema__.draws_disorder', earlier_ms + 10000);   -- the next call may have begun a little earlier
+  end if;
+  return ids;
+end $$;
+
+-- By how much an event may be earlier than one with a lower id: a minute for publishes that take long and for small steps of
+-- the clock, and what was seen beyond that.
+create function __schema__.time_disorder() returns interval language sql stable as $$
+  select interval '1 min' + d.last_value * interval '1 ms' from __schema__.draws_disorder d
+$$;
 
 -- Publishes many at once. All arguments are arrays of one length, or null where no event has that field;
 -- the library has checked them. Returns a row per event, in the order given. A row with `conflict` was not
@@ -303,7 +374,7 @@ declare
 begin
   -- The transaction has a number before the events have theirs: a drain waits for all transactions of before.
   perform pg_current_xact_id();
-  given_ids := array(select nextval('__schema__.event_ids') from generate_series(1, cardinality(payloads)));
+  given_ids := __schema__.draw_event_ids(cardinality(payloads), moment);
 
   -- Hardly ever any, and then found by a small index.
   select array_agg(b.no) filter (where b.bar = 'full'), array_agg(b.no) filter (where b.bar in ('full', 'high')),
@@ -312,7 +383,7 @@ begin
   from (
     select q.subscription as no, case when q.is_refusing then 'full' else 'high' end as bar
     from __schema__.queue_pressure q
-    where q.level <> 'none' and q.measured_at > moment - interval '5 s'   -- or nobody measures any more
+    where q.level <> 'none' and q.measured_at between moment - interval '5 s' and moment + interval '5 s'   -- or nobody measures any more
     union all
     select s.no, k.bar
     from __schema__.subscriptions s
@@ -405,23 +476,17 @@ begin
     ),
     -- The few that somebody has to look into.
     looked_into as materialized (
-      select i.place, f.fields,
-        array(
-          select s.no
-          from __schema__.subscriptions s
-          where s.no = any(k.owed) and (s.conditions is null or __schema__.meets(s.conditions, i.payload, f.fields))
-          order by s.no
-        ) as owed
+      select i.place, l.owed, l.lane_keys
       from item i
       join kind k on coalesce(k.type, '') = coalesce(i.type, '') and coalesce(k.tag_list, '') = coalesce(i.tag_list, '')
-      cross join lateral (
-        select __schema__.event_fields(i.type, i.title, i.description, i.tags, i.ordering_key, i.concurrency_key, i.version,
-          i.source, i.correlation_id, i.causation_id, i.attributes) as fields
-      ) as f
+      cross join lateral __schema__.inspect(k.owed, i.payload,
+        __schema__.event_fields(i.type, i.title, i.description, i.tags, i.ordering_key, i.concurrency_key, i.version, i.source,
+          i.correlation_id, i.causation_id, i.attributes),
+        i.ordering_key) as l
       where k.picky
     ),
     judged as materialized (
-      select i.*, coalesce(l.owed, k.owed) as owed, l.fields,
+      select i.*, coalesce(l.owed, k.owed) as owed, l.lane_keys,
         case when is_refusing then __schema__.refusal(coalesce(l.owed, k.owed), full_nos, draining_nos, memory_nos) end
           as refused, coalesce(i.require_route, k.require_route, false) as must_route,
         coalesce(i.expires_at, greatest(moment, i.run_at) + k.max_age_ms * interval '1 ms') as ends_at,
@@ -445,15 +510,14 @@ begin
       from routed r
     ),
     target as materialized (
-      select k.type, k.tag_list, s.no, s.key_concurrency is not null as gated, s.via = 'pull' as pulled, s.key_path
+      select k.type, k.tag_list, s.no, s.key_concurrency is not null as gated, s.via = 'pull' as pulled
       from kind k
       cross join lateral unnest(k.owed) as o(no)
       join __schema__.subscriptions s on s.no = o.no
     ),
     delivery as materialized (
       select r.place, r.id, t.no, r.due_at, r.ends_at as expires_at,
-        case when t.key_path is null then r.ordering_key else __schema__.key_at(t.key_path, r.payload, r.fields) end
-          as ordering_key,
+        case when r.lane_keys is null then r.ordering_key else r.lane_keys[array_position(r.owed, t.no)] end as ordering_key,
         case when t.gated then r.concurrency_key end as concurrency_key,
         case when t.pulled then r.tags end as tags,
         case when t.no = 0 then r.max_retries end as max_failures
@@ -472,18 +536,34 @@ begin
           else 'delayed' end)::__schema__.run_state,
         array_agg(d.id order by d.id), min(d.id),   -- a hash join gives them in any order
         d.ordering_key, d.concurrency_key, d.tags, d.due_at, d.expires_at, d.max_failures
-      from delivery d
-      where d.due_at is not null or num_nonnulls(d.ordering_key, d.concurrency_key) = 0
-      group by d.no, d.ordering_key, d.concurrency_key, d.tags, d.due_at, d.expires_at, d.max_failures, (d.place - 1) / 200
+      from (
+        select d.no, d.id, d.place, d.ordering_key, d.concurrency_key, d.tags, d.due_at, d.expires_at, d.max_failures, 0 as stretch
+        from delivery d
+        where num_nonnulls(d.ordering_key, d.concurrency_key) = 0
+        union all
+        -- What is due at one moment enters its lane in the order of the call, so the runs of a lane must not interleave.
+        select d.no, d.id, d.place, d.ordering_key, d.concurrency_key, d.tags, d.due_at, d.expires_at, d.max_failures,
+          row_number() over (partition by d.no, d.ordering_key, d.due_at order by d.id)
+            - row_number() over (partition by d.no, d.ordering_key, d.due_at, d.concurrency_key, d.tags, d.expires_at,
+              d.max_failures order by d.id)
+        from delivery d
+        where d.due_at is not null and num_nonnulls(d.ordering_key, d.concurrency_key) > 0
+      ) as d
+      group by d.no, d.ordering_key, d.concurrency_key, d.tags, d.due_at, d.expires_at, d.max_failures, d.stretch,
+        (d.place - 1) / 200
     ),
     lane_arrivals as (
-      insert into __schema__.inbox (subscription, event_ids, ordering_keys, concurrency_keys, tags, expires_at, max_failures)
-      select d.no, array_agg(d.id), array_agg(d.ordering_key),
-        case when count(d.concurrency_key) > 0 then array_agg(d.concurrency_key) end,
-        d.tags, d.expires_at, d.max_failures
+      insert into __schema__.inbox (subscription, event_ids, ordering_keys, concurrency_keys, tag_lists, expires_ats,
+        max_failures)
+      select d.no, array_agg(d.id order by d.id), array_agg(d.ordering_key order by d.id),
+        case when count(d.concurrency_key) > 0 then array_agg(d.concurrency_key order by d.id) end,
+        case when count(d.tags) > 0 then array_agg(array_to_string(d.tags, ',') order by d.id) end,
+        case when count(d.expires_at) > 0 then array_agg(d.expires_at order by d.id) end,
+        case when count(d.max_failures) > 0 then array_agg(d.max_failures order by d.id) end
       from delivery d
       where d.due_at is null and num_nonnulls(d.ordering_key, d.concurrency_key) > 0
-      group by d.no, d.tags, d.expires_at, d.max_failures, (d.place - 1) / 1000
+      group by d.no, (d.place - 1) / 1000
+      order by min(d.id)
     )
     select array_agg(j.place), array_agg(j.id),
       array_agg(case when j.must_route and j.owed = '{}' then '-' else array_to_string(j.owed, ',') end),   -- buried at once
@@ -540,6 +620,21 @@ begin
   end if;
 end $$;
 
+-- Whether JSON is nested deeper than this many levels. Each pass takes the innermost brackets away.
+create function __schema__.is_nested_beyond(payload text, levels int) returns boolean language plpgsql immutable as $$
+declare
+  brackets text;
+begin
+  if length(payload) - length(translate(payload, '[{', '')) <= levels then return false; end if;
+  brackets := regexp_replace(payload, '"(?:[^"\\]|\\.)*"', '', 'g');
+  brackets := translate(regexp_replace(brackets, '[^][{}]+', '', 'g'), '{}', '[]');
+  for level in 1..levels loop
+    brackets := replace(brackets, '[]', '');
+    exit when brackets = '';
+  end loop;
+  return brackets <> '';
+end $$;
+
 -- The same for one event, with names and checks, for triggers and hand-written SQL:
 --   select posthorn.publish('order.created', '{"order": 7}', ordering_key => 'customer-3');
 create function __schema__.publish(
@@ -562,6 +657,7 @@ create function __schema__.publish(
 ) returns bigint language plpgsql as $$
 declare
   tag_list text;
+  bad record;
   answer record;
 begin
   if type is null and title is null then
@@ -583,8 +679,25 @@ begin
     or cardinality(string_to_array(tag_list, ',')) > 32 then
     raise exception 'Expected tags to be up to 32 of up to 100 characters, got %.', left(tags, 200) using errcode = '22023';
   end if;
-  if ordering_key = '' or length(ordering_key) > 255 then
-    raise exception 'Expected ordering_key to have 1 to 255 characters, got %.', left(ordering_key, 300) using errcode = '22023';
+  -- What is too long for an index would be found out by the admission, and stop all lanes.
+  select f.* into bad
+  from (values ('title', title, 500), ('ordering_key', ordering_key, 255), ('concurrency_key', concurrency_key, 255),
+      ('idempotency_key', idempotency_key, 255), ('correlation_id', correlation_id, 255), ('causation_id', causation_id, 255))
+    as f(field, value, chars_max)
+  where f.value = '' or length(f.value) > f.chars_max
+  limit 1;
+  if found then
+    raise exception 'Expected % to have 1 to % characters, got %.', bad.field, bad.chars_max, left(bad.value, 300)
+      using errcode = '22023';
+  end if;
+  if length(description) > 10000 then
+    raise exception 'Expected description to have up to 10000 characters, got %.', length(description) using errcode = '22023';
+  end if;
+  if traceparent !~ '^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$' then
+    raise exception 'Expected traceparent to be a W3C traceparent, got %.', left(traceparent, 200) using errcode = '22023';
+  end if;
+  if not isfinite(run_at) or not isfinite(expires_at) then
+    raise exception 'Expected run_at and expires_at to be finite, got % and %.', run_at, expires_at using errcode = '22023';
   end if;
   if max_retries < 1 or max_retries > 1000 then
     raise exception 'Expected max_retries to be 1 to 1000, got %.', max_retries using errcode = '22023';
@@ -597,6 +710,9 @@ begin
       coalesce(octet_length(payload) || ' bytes', 'null') using errcode = '22023';
   end if;
   perform payload::json;   -- raises 22P02 with the place of the fault
+  if __schema__.is_nested_beyond(payload, 64) then
+    raise exception 'Expected payload to be nested up to 64 deep, got more.' using errcode = '22023';
+  end if;
 
   select * into answer from __schema__.publish_many(
     array[payload], array[type], array[title], array[description], array[tag_list], array[ordering_key],

@@ -1,32 +1,51 @@
--- Moves what waits at the door: due runs become ready, arrivals queue up in their lanes, free lanes send out
--- their next run, gates let through what they have room for. One at a time per schema, by an advisory lock
--- that nobody waits for, so lanes have a single writer.
+-- Moves what waits at the door, in one short transaction at a time:
 --
--- Order: if X was committed before Y's publish began, X has the lower event id, and every snapshot that sees Y
--- sees X. So going through what has arrived by event id keeps what the contract promises, late commits included.
--- An xid would not: a transaction may have drawn its own long before it published.
--- For the same reason an admission that can't take all takes the lowest inbox ids, which are drawn as late.
+--   runs: deferred ──due──▶ ready or gated
+--         delayed ──due──▶ inbox
+--   inbox: arrivals ──▶ lane_queue (to the end of their lane), gated runs, or held runs (the queue drains)
+--          notes ──▶ these lanes and gates have room
+--   runs: held ──queue resumed──▶ lane_queue, before what has arrived since
+--   lane_queue ──lane has no run out──▶ runs: ready or gated
+--   runs: gated ──gate has room──▶ ready
+--
+-- An advisory lock gives lanes a single writer. Admit waits for nobody: if the lock is taken it does nothing, and a row that
+-- somebody else has locked is left alone, and the note of its lane or gate is put back. So a note is gone only when the
+-- next run of its lane is out, or nothing was left to send. The lock is waited for by a drain and by a
+-- change of key_concurrency, which admissions must see as a whole, and by the move of a memory queue to the database, which
+-- holds it while it writes the runs of 1,000 events, or of one lane that is longer.
+--
+-- Order: if X was committed before Y's publish began, X has the lower event id and the lower inbox id, and every snapshot
+-- that sees Y sees X. So taking the lowest inbox ids that are visible, and queueing those by event id, keeps what the
+-- contract promises, late commits included. An xid would not: a transaction may have drawn its own long before it published.
 --
 -- Rows are taken by their ctid, in one list. Joined by key, the planner may go through all of them for each: it
 -- was told by an analyze that these tables are empty, as they are most of the time.
 --
--- `since` is the snapshot of the caller's last admit that left nothing behind: only transactions that it did
--- not see can have added rows. It spares us the dead index entries of a table that is emptied all day, also
--- while somebody holds a snapshot open. It is a hint: null looks at everything, and the delete is the truth.
+-- `since_id`, `since_xid` and `pending` say what the caller's last admit has left: every row below `since_id` is gone but
+-- for those of the transactions `pending`, which had not ended then. So only ids from there on are looked at, and what
+-- pending transactions have left when they end. The dead index entries of a table that is emptied all day, and rows that
+-- are not committed yet, cost nothing. It is a hint: null looks at everything, and the delete is the truth.
 create function __schema__.admit(
-  since pg_snapshot,
-  since_era uuid,          -- of the admit that `since` comes from
+  since_id bigint,
+  since_xid xid8,
+  pending xid8[],
+  since_era uuid,          -- of the admit that these come from
   events_max int,
-  out busy boolean,        -- somebody else is at it
-  out moved int,           -- how many rows were moved: 0 means nothing to do
-  out drained boolean,     -- nothing is left behind as of `seen`
-  out seen pg_snapshot,
+  out busy boolean,        -- somebody else is at it, or has locked what could go on
+  out moved int,           -- how many arrivals and runs were moved: 0 means nothing to do
+  out drained boolean,     -- nothing that could be seen is left behind
+  out seen_id bigint,      -- since_id, since_xid and pending for the next admit of this caller
+  out seen_xid xid8,
+  out seen_pending xid8[],
   out era uuid
 ) language plpgsql as $$
 declare
   rows_max constant int := 500;
   run_max constant int := 50;   -- what a lane's owner works off one by one, rewriting the run each time
   admission bigint;
+  drawn_id bigint;
+  seen pg_snapshot;
+  is_cut boolean;
   lane_subs int[];
   lane_keys text[];
   lane_afters bigint[];
@@ -34,35 +53,58 @@ declare
   gate_keys text[];
   promoted int;
   popped int;
-  fenced_subs int[];       -- queues that drain, and the last event of theirs that is let in
+  put_back int := 0;
+  held_subs int[];         -- queues that hold arrivals from this event id on
+  held_froms bigint[];
   fences bigint[];
+  resumed bigint[];        -- held runs that may enter their lanes
 begin
   busy := not pg_try_advisory_xact_lock(hashtextextended('__schema__', 7001));
   moved := 0;
   drained := false;
   if busy then return; end if;
+  -- Who has drawn an inbox id by now has a lower transaction number than ours, which is drawn after looking.
+  drawn_id := coalesce(pg_sequence_last_value('__schema__.inbox_id_seq'), 0);
+  seen_xid := pg_current_xact_id();
   -- From here on every statement sees what the last admit did: it let go of the lock after its commit.
   select e.id into era from __schema__.era e;
   if era is null then
     era := gen_random_uuid();
     insert into __schema__.era (id) values (era);
   end if;
-  if since_era is distinct from era or pg_snapshot_xmax(since) > pg_snapshot_xmax(pg_current_snapshot()) then
-    since := null;   -- a crash may have put rows back that it saw gone; restored elsewhere, xids went back
+  if since_id is null or since_era is distinct from era or since_xid > seen_xid then
+    since_id := 0;   -- a crash may have put rows back that were seen gone; restored elsewhere, xids went back
   end if;
 
-  select array_agg(s.no), array_agg(s.drain_fence) into fenced_subs, fences
-  from __schema__.subscriptions s
-  where s.drain_fence is not null and s.status <> 'deleted';
+  select h.subs, h.froms, h.fences, h.resumed into held_subs, held_froms, fences, resumed
+  from __schema__.held_arrivals(rows_max) as h;
 
   -- Due: retries, snoozes and delays without a lane become ready; delays with a lane join the arrivals.
-  with due as materialized (
-    select id, state, concurrency_key
+  with candidate as materialized (
+    select id, state, subscription, ordering_key, due_at, first_id
     from __schema__.runs
     where state in ('deferred', 'delayed') and due_at <= __schema__.clock()
-    order by due_at
+    order by due_at, first_id
     limit rows_max
+  ),
+  locked as materialized (
+    select r.id
+    from __schema__.runs r
+    where r.id = any(array(select c.id from candidate c)) and r.state in ('deferred', 'delayed')
+      and r.due_at <= __schema__.clock()
     for update skip locked
+  ),
+  missed as materialized (
+    select c.* from candidate c where c.id not in (select l.id from locked l)
+  ),
+  -- What is due behind one that somebody else has locked must not overtake it on its way into their lane.
+  due as materialized (
+    select c.id, c.state
+    from candidate c
+    where c.id in (select l.id from locked l) and not (c.state = 'delayed' and exists (
+      select 1 from missed m
+      where m.state = 'delayed' and m.subscription = c.subscription and m.ordering_key = c.ordering_key
+        and (m.due_at, m.first_id) < (c.due_at, c.first_id)))
   ),
   woken as (
     update __schema__.runs r
@@ -73,15 +115,20 @@ begin
   joining as (
     delete from __schema__.runs r
     where r.id = any(array(select d.id from due d where d.state = 'delayed'))
-    returning r.subscription, r.event_ids, r.ordering_key, r.concurrency_key, r.tags, r.expires_at, r.max_failures
+    returning r.subscription, r.event_ids, r.ordering_key, r.concurrency_key, r.tags, r.expires_at, r.max_failures, r.due_at,
+      r.first_id, cardinality(r.event_ids) as size
   ),
   boxed as (
-    insert into __schema__.inbox (subscription, event_ids, ordering_keys, concurrency_keys, again_as, tags, expires_at,
-      max_failures)
-    select j.subscription, j.event_ids, array_fill(j.ordering_key, array[cardinality(j.event_ids)]),
-      case when j.concurrency_key is not null then array_fill(j.concurrency_key, array[cardinality(j.event_ids)]) end,
-      (select nextval('__schema__.event_ids')), j.tags, j.expires_at, j.max_failures
+    insert into __schema__.inbox (subscription, event_ids, ordering_keys, concurrency_keys, tag_lists, expires_ats,
+      max_failures, again_as)
+    select j.subscription, j.event_ids, array_fill(j.ordering_key, array[j.size]),
+      case when j.concurrency_key is not null then array_fill(j.concurrency_key, array[j.size]) end,
+      case when j.tags is not null then array_fill(array_to_string(j.tags, ','), array[j.size]) end,
+      case when j.expires_at is not null then array_fill(j.expires_at, array[j.size]) end,
+      case when j.max_failures is not null then array_fill(j.max_failures, array[j.size]) end,
+      (select nextval('__schema__.event_ids'))
     from joining j
+    order by j.due_at, j.first_id
   )
   select (select count(*) from due),
     (select array_agg(w.subscription) from woken w where w.concurrency_key is not null),
@@ -90,21 +137,22 @@ begin
 
   -- Arrivals go to the ends of their lanes, in chunks of one kind; notes name the lanes and gates with room.
   admission := nextval('__schema__.admissions') << 20;
-  with candidate as materialized (
+  with ended as materialized (
+    select array_agg(x.xid) as xids
+    from unnest(pending) as x(xid)
+    where since_id > 0 and pg_visible_in_snapshot(x.xid, pg_current_snapshot())
+  ),
+  candidate as materialized (
     select c.ctid, c.id, c.size
     from (
-      (select i.ctid, i.id, coalesce(cardinality(i.event_ids), 0) as size from __schema__.inbox i
-       where since is null and (fenced_subs is null or not __schema__.is_beyond(i.subscription, i.event_ids, fenced_subs, fences))
+      (select i.ctid, i.id, coalesce(cardinality(i.event_ids), cardinality(i.ordering_keys), 1) as size
+       from __schema__.inbox i
+       where i.xid = any((select e.xids from ended e)::xid8[]) and i.id < since_id
        order by i.id limit rows_max)
       union all
-      (select i.ctid, i.id, coalesce(cardinality(i.event_ids), 0) from __schema__.inbox i
-       where since is not null and i.xid = any(array(select pg_snapshot_xip(since)))
-         and (fenced_subs is null or not __schema__.is_beyond(i.subscription, i.event_ids, fenced_subs, fences))
-       order by i.id limit rows_max)
-      union all
-      (select i.ctid, i.id, coalesce(cardinality(i.event_ids), 0) from __schema__.inbox i
-       where since is not null and i.xid >= pg_snapshot_xmax(since)
-         and (fenced_subs is null or not __schema__.is_beyond(i.subscription, i.event_ids, fenced_subs, fences))
+      (select i.ctid, i.id, coalesce(cardinality(i.event_ids), cardinality(i.ordering_keys), 1)
+       from __schema__.inbox i
+       where i.id >= since_id
        order by i.id limit rows_max)
     ) as c
     order by c.id
@@ -116,51 +164,86 @@ begin
   taken as materialized (
     delete from __schema__.inbox i
     where i.ctid = any(array(select b.ctid from bounded b where b.before < events_max))
-    returning i.subscription, i.event_ids, i.ordering_keys, i.concurrency_keys, i.positions, i.again_as, i.tags,
-      i.expires_at, i.max_failures, i.attempts
+    returning i.id, i.subscription, i.event_ids, i.ordering_keys, i.concurrency_keys, i.tag_lists, i.expires_ats,
+      i.max_failures, i.attempts, i.positions, i.again_as
+  ),
+  released as materialized (
+    delete from __schema__.runs r
+    where r.id = any(resumed)
+    returning r.id, r.subscription, r.event_ids, r.ordering_key, r.concurrency_key, array_to_string(r.tags, ',') as tag_list,
+      r.expires_at, r.max_failures, r.attempts
   ),
   arrival as materialized (
-    select coalesce(t.again_as, u.event_id) as age, t.subscription, u.event_id, u.ordering_key, u.concurrency_key,
-      t.tags, t.expires_at, t.max_failures, t.attempts, t.kind
+    select a.*, a.tags is not null or a.expires_at is not null or a.max_failures is not null or a.attempts > 0 as is_special,
+      coalesce(a.wave = 1 and a.event_id > held_froms[array_position(held_subs, a.subscription)], false) as is_held,
+      coalesce(a.wave = 1 and a.event_id > fences[array_position(held_subs, a.subscription)], false) as is_beyond
     from (
-      select t.*, case when num_nonnulls(t.tags, t.expires_at, t.max_failures) > 0 or t.attempts > 0
-        then (t.tags, t.expires_at, t.max_failures, t.attempts)::text end as kind
+      select 0 as wave, r.id as age, r.id as row_id, r.subscription, u.event_id, u.place, r.ordering_key, r.concurrency_key,
+        r.tag_list as tags, r.expires_at, r.max_failures, r.attempts
+      from released r
+      cross join lateral unnest(r.event_ids) with ordinality as u(event_id, place)
+      union all
+      select 1, coalesce(t.again_as, u.event_id), t.id, t.subscription, u.event_id, u.place, u.ordering_key,
+        u.concurrency_key, u.tag_list, u.expires_at, u.max_failures, coalesce(u.attempts, 0)
       from taken t
+      cross join lateral unnest(t.event_ids, t.ordering_keys, t.concurrency_keys, t.tag_lists, t.expires_ats, t.max_failures,
+          t.attempts)
+        with ordinality as u(event_id, ordering_key, concurrency_key, tag_list, expires_at, max_failures, attempts, place)
       where t.event_ids is not null
-    ) as t
-    cross join lateral unnest(t.event_ids, t.ordering_keys, t.concurrency_keys) as u(event_id, ordering_key, concurrency_key)
+    ) as a
   ),
   numbered as (
     select a.*,
-      row_number() over (partition by a.subscription, a.ordering_key order by a.age, a.event_id) as place,
-      row_number() over (partition by a.subscription, a.ordering_key, a.concurrency_key, a.kind
-        order by a.age, a.event_id) as place_of_kind
-    from arrival a
-    where a.ordering_key is not null
+      row_number() over (partition by a.subscription, a.ordering_key, a.is_held
+        order by a.wave, a.age, a.row_id, a.place) as turn,
+      row_number() over (partition by a.subscription, a.ordering_key, a.is_held, a.concurrency_key, a.kind
+        order by a.wave, a.age, a.row_id, a.place) as turn_of_kind
+    from (
+      select a.*, case when a.is_special or a.is_beyond
+        then (a.tags, a.expires_at, a.max_failures, a.attempts, a.is_beyond)::text end as kind
+      from arrival a
+      where a.ordering_key is not null or a.is_held
+    ) as a
   ),
-  chunk as (
-    select n.subscription, n.ordering_key, n.concurrency_key, min(n.tags) as tags, min(n.expires_at) as expires_at,
-      min(n.max_failures) as max_failures, min(n.attempts) as attempts, min(n.place) as place,
-      array_agg(n.event_id order by n.place) as event_ids
+  chunk as materialized (
+    select n.subscription, n.ordering_key, n.is_held, n.concurrency_key, string_to_array(min(n.tags), ',') as tags,
+      min(n.expires_at) as expires_at, min(n.max_failures) as max_failures, min(n.attempts) as attempts, min(n.turn) as turn,
+      array_agg(n.event_id order by n.turn) as event_ids
     from numbered n
-    group by n.subscription, n.ordering_key, n.concurrency_key, n.kind, n.place - n.place_of_kind,
-      case when n.concurrency_key is null and n.attempts = 0 then (n.place_of_kind - 1) / run_max else n.place end
+    group by n.subscription, n.ordering_key, n.is_held, n.concurrency_key, n.kind, n.turn - n.turn_of_kind,
+      case when n.concurrency_key is null and n.attempts = 0 then (n.turn_of_kind - 1) / run_max else n.turn end
   ),
   queued as (
     insert into __schema__.lane_queue (subscription, ordering_key, position, event_ids, concurrency_key, tags,
       expires_at, max_failures, attempts)
-    select c.subscription, c.ordering_key, admission + c.place, c.event_ids, c.concurrency_key, c.tags,
+    select c.subscription, c.ordering_key, admission + c.turn, c.event_ids, c.concurrency_key, c.tags,
       c.expires_at, c.max_failures, c.attempts
     from chunk c
+    where not c.is_held
     returning subscription, ordering_key
+  ),
+  held as (
+    insert into __schema__.runs (subscription, state, event_ids, first_id, ordering_key, concurrency_key, tags, expires_at,
+      max_failures, attempts)
+    select c.subscription, 'held', c.event_ids, c.event_ids[1], c.ordering_key, c.concurrency_key, c.tags, c.expires_at,
+      c.max_failures, c.attempts
+    from chunk c
+    where c.is_held
+    order by c.subscription, c.turn
+    returning subscription
+  ),
+  holding as (
+    insert into __schema__.holding_queues (subscription)
+    select distinct h.subscription from held h
+    on conflict do nothing
   ),
   gated as (
     insert into __schema__.runs (subscription, state, event_ids, first_id, concurrency_key, tags, expires_at,
       max_failures, attempts)
-    select a.subscription, 'gated', array[a.event_id], a.event_id, a.concurrency_key, a.tags, a.expires_at,
-      a.max_failures, a.attempts
+    select a.subscription, 'gated', array[a.event_id], a.event_id, a.concurrency_key, string_to_array(a.tags, ','),
+      a.expires_at, a.max_failures, a.attempts
     from arrival a
-    where a.ordering_key is null
+    where a.ordering_key is null and not a.is_held
     returning subscription, concurrency_key
   ),
   note as (
@@ -183,19 +266,18 @@ begin
     union
     select n.subscription, n.concurrency_key from note n where n.concurrency_key is not null
   )
-  select (select count(*) from taken),
-    (select count(*) from taken) = (select count(*) from candidate) and (select count(*) from candidate) < rows_max
-      and promoted < rows_max
-      -- What is held at the door is looked at again, so that a resume finds it.
-      and not (fenced_subs is not null and exists (
-        select 1 from __schema__.inbox i
-        where __schema__.is_beyond(i.subscription, i.event_ids, fenced_subs, fences))),
-    pg_current_snapshot(),
+  select (select count(*) from taken t where t.event_ids is not null) + (select count(*) from released),
+    (select count(*) from taken) < (select count(*) from candidate) or (select count(*) from candidate) = rows_max,
+    coalesce((select max(t.id) + 1 from taken t), since_id), pg_current_snapshot(),
     (select array_agg(l.subscription) from lane l), (select array_agg(l.ordering_key) from lane l),
     (select array_agg(l.after) from lane l),
     gate_subs || (select array_agg(g.subscription) from gate g),
     gate_keys || (select array_agg(g.concurrency_key) from gate g)
-  into moved, drained, seen, lane_subs, lane_keys, lane_afters, gate_subs, gate_keys;
+  into moved, is_cut, seen_id, seen, lane_subs, lane_keys, lane_afters, gate_subs, gate_keys;
+  seen_id := case when is_cut then least(seen_id, drawn_id + 1) else drawn_id + 1 end;
+  seen_pending := __schema__.not_ended(seen, seen_xid);
+  if seen_pending is null then seen_id := null; end if;   -- too many to remember
+  drained := not is_cut and promoted < rows_max and coalesce(cardinality(resumed), 0) < rows_max;
 
   -- Lanes that have no run out send their next one: as many chunks of one kind as fit a run.
   if lane_subs is not null then
@@ -204,11 +286,11 @@ begin
       from unnest(lane_subs, lane_keys, lane_afters) as l(subscription, ordering_key, after)
       where not exists (
         select 1 from __schema__.runs r
-        where r.subscription = l.subscription and r.ordering_key = l.ordering_key and r.state <> 'delayed')
+        where r.subscription = l.subscription and r.ordering_key = l.ordering_key and r.state not in ('delayed', 'held'))
     ),
     -- As many chunks as fit a run, up to the first of another kind.
     fitting as materialized (
-      select n.ctid
+      select f.subscription, f.ordering_key, f.after, n.ctid
       from free f
       cross join lateral (
         select k.*, bool_or(k.kind <> k.first_kind) over (order by k.position) as another_kind
@@ -231,10 +313,29 @@ begin
       where n.rank = 1
         or (n.size_to_here <= run_max and not n.another_kind and n.concurrency_key is null and n.attempts = 0)
     ),
-    -- What goes out is what was deleted: a cancel may have been faster.
+    locked as materialized (
+      select q.ctid
+      from __schema__.lane_queue q
+      where q.ctid = any(array(select f.ctid from fitting f))
+      for update skip locked
+    ),
+    -- Somebody takes something out of these lanes, or just did: what is next in them is known once he is done.
+    contended as materialized (
+      select distinct f.subscription, f.ordering_key, f.after
+      from fitting f
+      where f.ctid not in (select l.ctid from locked l)
+    ),
+    noted as (
+      insert into __schema__.inbox (subscription, ordering_keys, positions)
+      select c.subscription, array_agg(c.ordering_key), array_agg(c.after)
+      from contended c
+      group by c.subscription
+    ),
     next as (
       delete from __schema__.lane_queue q
-      where q.ctid = any(array(select f.ctid from fitting f))
+      where q.ctid = any(array(
+        select f.ctid from fitting f
+        where (f.subscription, f.ordering_key) not in (select c.subscription, c.ordering_key from contended c)))
       returning q.*
     ),
     sent as (
@@ -254,11 +355,10 @@ begin
       ) as g
       returning subscription, concurrency_key
     )
-    select count(*),
-      gate_subs || array_agg(s.subscription) filter (where s.concurrency_key is not null),
-      gate_keys || array_agg(s.concurrency_key) filter (where s.concurrency_key is not null)
-    into popped, gate_subs, gate_keys
-    from sent s;
+    select (select count(*) from sent), (select count(*) from contended),
+      gate_subs || (select array_agg(s.subscription) from sent s where s.concurrency_key is not null),
+      gate_keys || (select array_agg(s.concurrency_key) from sent s where s.concurrency_key is not null)
+    into popped, put_back, gate_subs, gate_keys;
     moved := moved + popped;
   end if;
 
@@ -266,30 +366,111 @@ begin
   if gate_subs is not null then
     with gate as materialized (
       select g.subscription, g.concurrency_key,
-        coalesce(s.key_concurrency, 1000000) - (
+        greatest(coalesce(s.key_concurrency, 1000000) - (
           select count(*) from __schema__.runs r
           where r.subscription = g.subscription and r.concurrency_key = g.concurrency_key
-            and r.state in ('ready', 'leased')) as room
+            and r.state in ('ready', 'leased')), 0) as room
       from (select distinct subscription, concurrency_key from unnest(gate_subs, gate_keys) as u(subscription, concurrency_key)) as g
       join __schema__.subscriptions s on s.no = g.subscription
     ),
-    passing as materialized (
-      select p.id
+    waiting as materialized (
+      select g.subscription, g.concurrency_key, p.id
       from gate g
       cross join lateral (
         select r.id from __schema__.runs r
         where r.subscription = g.subscription and r.concurrency_key = g.concurrency_key and r.state = 'gated'
         order by r.first_id
-        limit greatest(g.room, 0)
+        limit g.room
       ) as p
+    ),
+    passing as materialized (
+      select r.id
+      from __schema__.runs r
+      where r.id = any(array(select w.id from waiting w)) and r.state = 'gated'
+      for update skip locked
+    ),
+    noted as (
+      insert into __schema__.inbox (subscription, concurrency_keys)
+      select w.subscription, array_agg(distinct w.concurrency_key)
+      from waiting w
+      where w.id not in (select p.id from passing p)
+      group by w.subscription
+      returning cardinality(concurrency_keys) as gates
+    ),
+    passed as (
+      update __schema__.runs r set state = 'ready' where r.id = any(array(select p.id from passing p))
+      returning 1
     )
-    update __schema__.runs r set state = 'ready' from passing p where r.id = p.id and r.state = 'gated';
+    select put_back + coalesce((select sum(n.gates) from noted n), 0), moved + (select count(*) from passed)
+    into put_back, moved;
   end if;
   moved := moved + promoted;
+  if put_back > 0 then drained := false; end if;
+  if put_back > 0 and moved = 0 then busy := true; end if;
 end $$;
 
--- Whether an arrival is one that its queue, which drains, does not let in.
-create function __schema__.is_beyond(subscription int, event_ids bigint[], fenced_subs int[], fences bigint[]) returns boolean
-  language sql immutable as $$
-  select coalesce(event_ids[1] > fences[array_position(fenced_subs, subscription)], false)
+-- The transactions with lower numbers than `before` that a snapshot does not see: those it names, and those from its xmax on.
+-- Null: more than 10,000.
+create function __schema__.not_ended(seen pg_snapshot, before xid8) returns xid8[] language sql immutable as $$
+  select case when b.upper - b.lower <= 10000 then array(
+    select x.xid from pg_snapshot_xip(seen) as x(xid) where x.xid < before
+    union all
+    select n.number::text::xid8 from generate_series(b.lower, b.upper) as n(number)) end
+  from (select pg_snapshot_xmax(seen)::text::bigint as lower, before::text::bigint - 1 as upper) as b
 $$;
+
+-- What queues that drain hold back, and what those that were resumed let in now: before the arrivals of since then, so these
+-- are held as well until all is let in. Most of the time there is neither.
+create function __schema__.held_arrivals(
+  rows_max int,
+  out subs int[],
+  out froms bigint[],      -- arrivals with a higher event id are held
+  out fences bigint[],     -- and may enter their lanes up to this one; null: all of them, once their turn comes
+  out resumed bigint[]     -- held runs that may enter their lanes
+) language plpgsql as $$
+declare
+  locked bigint[];
+begin
+  resumed := array(
+    select r.id
+    from __schema__.holding_queues h
+    join __schema__.subscriptions s on s.no = h.subscription
+    cross join lateral (select case when s.status <> 'deleted' then s.drain_fence end as fence) as f
+    cross join lateral (
+      select r.id from __schema__.runs r
+      where r.subscription = h.subscription and r.state = 'held' and (f.fence is null or r.first_id <= f.fence)
+      order by r.id
+      limit rows_max
+    ) as r
+    where __schema__.has_enterable(h.subscription, f.fence)
+    order by r.id
+    limit rows_max
+  );
+  locked := array(
+    select r.id from __schema__.runs r where r.id = any(resumed) and r.state = 'held' order by r.id for update skip locked);
+  -- What is behind one that somebody else has locked must not overtake it.
+  resumed := array(
+    select l.id from unnest(locked) as l(id)
+    where l.id < all(array(select u.id from unnest(resumed) as u(id) where u.id <> all(locked)))
+    order by l.id);
+
+  select array_agg(b.no), array_agg(b.held_from), array_agg(b.fence) into subs, froms, fences
+  from (
+    select s.no, case when l.is_left then 0 else f.fence end as held_from, f.fence
+    from __schema__.subscriptions s
+    cross join lateral (select case when s.status <> 'deleted' then s.drain_fence end as fence) as f
+    cross join lateral (
+      select case when __schema__.has_enterable(s.no, f.fence) then exists (
+        select 1 from __schema__.runs r
+        where r.subscription = s.no and r.state = 'held' and r.id <> all(resumed)
+          and (f.fence is null or r.first_id <= f.fence)) else false end as is_left
+    ) as l
+    where s.no = any(array(
+        select b.no from __schema__.subscriptions b where b.drain_fence is not null and b.status <> 'deleted'
+        union
+        select h.subscription from __schema__.holding_queues h))
+      and (l.is_left or f.fence is not null)
+  ) as b;
+
+  delete from __schema__.holding_queues h where not __schema__.has_enterable(h.subscription, null);
+end $$;

@@ -23,15 +23,17 @@ create index audit_cancelled on __schema__.audit (event_id) where settlement in 
 create index dead_letters_waiting on __schema__.dead_letters (kind, event_id) where redriven_at is null;
 create index dead_letters_kind on __schema__.dead_letters (kind, id) where redriven_at is null;
 -- Runs that are neither ready nor leased by age: retries, delays, gates. A run's happy path never enters it.
-create index runs_aside on __schema__.runs (first_id) where state in ('deferred', 'delayed', 'gated', 'blocked');
+create index runs_aside on __schema__.runs (first_id) where state in ('deferred', 'delayed', 'held', 'gated', 'blocked');
 -- Few rows hold most waiting deliveries, and they are found without reading past a million runs of one.
 create index runs_several on __schema__.runs (first_id) where several;
 
-create function __schema__.delivery_state(newest __schema__.settlement, reason text, in_flight boolean) returns text
+create function __schema__.delivery_state(
+  newest __schema__.settlement, cause __schema__.burial_cause, in_flight boolean
+) returns text
   language sql immutable as $$
   select case
     when newest = 'completed' then 'completed'
-    when newest = 'buried' then case when reason like 'finalized with errors: %' then 'finalized' else 'buried' end
+    when newest = 'buried' then case when cause = 'finalized' then 'finalized' else 'buried' end
     when newest = 'expired' then 'expired'
     when newest in ('cancelled', 'discarded') then 'cancelled'
     when in_flight then 'leased'
@@ -85,6 +87,14 @@ create view __schema__.unfinished as
   union all
   select unnest(i.event_ids), i.subscription from __schema__.inbox i;
 
+-- The same with the key that orders each: the lane that it was put into, whatever the subscription orders by now.
+create view __schema__.unfinished_lanes as
+  select unnest(r.event_ids) as event_id, r.subscription, r.ordering_key from __schema__.runs r
+  union all
+  select unnest(q.event_ids), q.subscription, q.ordering_key from __schema__.lane_queue q
+  union all
+  select unnest(i.event_ids), i.subscription, unnest(i.ordering_keys) from __schema__.inbox i where i.event_ids is not null;
+
 -- The part of it that stands in no order of ids: lanes, what is out, and what has just come in.
 create view __schema__.unfinished_unordered as
   select unnest(r.event_ids) as event_id
@@ -123,7 +133,7 @@ create function __schema__.delivery_states(ids bigint[]) returns table (
   from __schema__.events e
   cross join lateral unnest(e.owed) as o(subscription)
   left join lateral (
-    select a.settlement, a.attempt, a.failures, a.next_at, a.finished_at, a.worker, a.reason, a.token
+    select a.settlement, a.attempt, a.failures, a.next_at, a.finished_at, a.worker, a.cause, a.token
     from __schema__.audit a
     where a.event_id = e.id and a.subscription = o.subscription
     order by a.id desc
@@ -147,7 +157,7 @@ create function __schema__.delivery_states(ids bigint[]) returns table (
     limit 1
   ) as f on true
   left join flying l on l.event_id = e.id and l.subscription = o.subscription
-  cross join lateral (select __schema__.delivery_state(n.settlement, n.reason, l.event_id is not null) as state) as s
+  cross join lateral (select __schema__.delivery_state(n.settlement, n.cause, l.event_id is not null) as state) as s
   where e.id = any(ids)
 $$;
 
@@ -164,14 +174,14 @@ create function __schema__.event_states(ids bigint[]) returns table (
   with flying as materialized (select * from __schema__.in_flight_of(ids)),
   newest as materialized (
     select distinct on (a.event_id, a.subscription) a.event_id, a.subscription, a.settlement, a.attempt, a.failures,
-      a.next_at, a.finished_at, a.reason, a.token
+      a.next_at, a.finished_at, a.cause, a.token
     from (select distinct unnest(ids) as id) as w
     join __schema__.audit a on a.event_id = w.id
     order by a.event_id, a.subscription, a.id desc
   ),
   delivery as (
     select e.id, e.created_at, e.max_retries, o.subscription,
-      __schema__.delivery_state(n.settlement, n.reason, f.event_id is not null) as state,
+      __schema__.delivery_state(n.settlement, n.cause, f.event_id is not null) as state,
       coalesce(greatest(n.attempt, b.attempt), 0) as attempt, coalesce(b.failures, n.failures, 0) as failures, n.next_at,
       greatest(n.finished_at, f.leased_at) as touched_at, (s.retry->>'failuresMax')::int as failures_max
     from (select distinct unnest(ids) as id) as w
@@ -221,7 +231,7 @@ create function __schema__.event_statuses(ids bigint[]) returns table (event_id 
   language sql stable as $$
   with newest as materialized (
     select distinct on (a.event_id, a.subscription) a.event_id,
-      __schema__.delivery_state(a.settlement, a.reason, false) as state
+      __schema__.delivery_state(a.settlement, a.cause, false) as state
     from __schema__.audit a
     where a.event_id = any((select ids)::bigint[])
     order by a.event_id, a.subscription, a.id desc
@@ -265,7 +275,7 @@ create function __schema__.next_unfinished(after bigint) returns bigint language
        limit 1
      ) as r),
     (select r.first_id from __schema__.runs r
-     where r.state in ('deferred', 'delayed', 'gated', 'blocked') and r.first_id > after
+     where r.state in ('deferred', 'delayed', 'held', 'gated', 'blocked') and r.first_id > after
      order by r.first_id
      limit 1),
     (select min(u.event_id)
@@ -290,7 +300,7 @@ create function __schema__.previous_unfinished(before bigint) returns bigint lan
        limit 1
      ) as r),
     (select r.first_id from __schema__.runs r
-     where r.state in ('deferred', 'delayed', 'gated', 'blocked') and r.first_id < before
+     where r.state in ('deferred', 'delayed', 'held', 'gated', 'blocked') and r.first_id < before
      order by r.first_id desc
      limit 1),
     (select max(r.event_ids[cardinality(r.event_ids)])
@@ -323,9 +333,9 @@ create function __schema__.previous_completed(before bigint) returns bigint lang
     (select e.id from __schema__.events e where e.owed = '{}' and e.id < before order by e.id desc limit 1))
 $$;
 
--- Where in the ids a moment falls, by halving. Ids are drawn while a publish runs and its time is when it began,
--- so the answer is as exact as publishes are short: ask for a moment well before or after the one you mean.
-create function __schema__.event_id_at(moment timestamptz) returns bigint language plpgsql stable as $$
+-- Where in the ids a moment falls, by halving. Times do not strictly grow with ids: all that is certain is that no event below
+-- the answer is as late as the moment plus time_disorder(), and none from there on is earlier than the moment minus that.
+create function __schema__.event_id_at(moment timestamptz) returns bigint language plpgsql stable strict as $$
 declare
   low bigint := (select min(e.id) from __schema__.events e);
   high bigint := (select max(e.id) + 1 from __schema__.events e);
@@ -378,7 +388,8 @@ create view __schema__.written_log as
         when 'completed' then 'COMPLETED'
         when 'retried' then 'FAILED'
         when 'lease_expired' then 'FAILED'
-        when 'buried' then 'FAILED'
+        when 'buried' then case __schema__.delivery_state(a.settlement, a.cause, false)
+          when 'finalized' then 'COMPLETED_WITH_ERRORS' else 'FAILED' end
         when 'snoozed' then 'SNOOZED'
         when 'released' then 'RELEASED'
         when 'reset' then 'RESET'
@@ -411,29 +422,23 @@ create view __schema__.event_queue as
   join __schema__.events e on e.id = q.event_id
   cross join lateral __schema__.event_states(array[q.event_id]) as s;
 
+-- What failed for good stays until its dead letter is retried or discarded, with no retry left: whoever looks for work
+-- where retry < max_retry passes it over.
 create view __schema__.outbox_events as
   select e.id, e.created_at as create_date, coalesce(e.type, e.title) as name, e.payload, e.ordering_key as group_id,
-    s.retry_count as retry, s.max_retries as max_retry
-  from (select distinct u.event_id from __schema__.unfinished u) as q
+    case when q.waits then s.retry_count else greatest(s.retry_count, s.max_retries) end as retry,
+    s.max_retries as max_retry
+  from (
+    select o.event_id, bool_or(o.waits) as waits
+    from (
+      select u.event_id, true as waits from __schema__.unfinished u
+      union all
+      select l.event_id, false from __schema__.dead_letters l where l.kind = 'buried' and l.redriven_at is null
+    ) as o
+    group by o.event_id
+  ) as q
   join __schema__.events e on e.id = q.event_id
   cross join lateral __schema__.event_states(array[q.event_id]) as s;
-
-create view __schema__.messages as
-  select __schema__.delivery_id(e.created_at, e.id, d.subscription) as id, e.id as event_id, s.id as subscriber_id,
-    e.ordering_key as ordering_key_value,
-    case d.state
-      when 'leased' then 'delivering'
-      when 'completed' then 'delivered'
-      when 'cancelled' then 'cancelled'
-      when 'waiting' then case when d.failures > 0 then 'failed' else 'pending' end
-      else 'dlq'
-    end as status,
-    d.attempts, d.failures as retry_count, d.next_at as next_retry_at, d.leased_at as locked_at, w.name as worker_id,
-    d.last_error, e.created_at, d.updated_at
-  from __schema__.events e
-  cross join lateral __schema__.delivery_states(array[e.id]) as d
-  join __schema__.subscriptions s on s.no = d.subscription
-  left join __schema__.workers w on w.no = d.worker;
 
 create view __schema__.subscribers as
   select s.id, s.name, s.via, s.types as event_types, s.tags, s.status, s.status not in ('paused', 'deleted') as is_active,

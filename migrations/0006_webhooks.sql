@@ -1,7 +1,7 @@
 -- Webhooks: where to send, what to sign with, what was sent, and how lanes are numbered.
 --
 --   endpoints          one row per webhook subscription, with its breaker
---   endpoint_secrets   what requests are signed with, sealed; several while they are rotated
+--   endpoint_secrets   what is sealed: what requests are signed with, several while they are rotated, and values of headers
 --   exchanges          every request and what came of it
 --   lane_counters      how far a lane has been numbered, and delivered
 --   lane_numbers       the number of each delivery: given at its first lease, and kept
@@ -10,7 +10,7 @@
 create table __schema__.endpoints (
   subscription int primary key,
   url text not null,
-  headers jsonb not null default '{}',
+  headers jsonb not null default '{}',     -- the subscriber's own, by name; null: the value is sealed, in endpoint_secrets
   format text not null check (format in ('standard', 'raw', 'cloudevents', 'cloudevents-binary')),
   rules jsonb not null default '{}',       -- what statuses mean, where they mean something else than usual
   -- The breaker, one for all dispatchers. Suspended is a status of the subscription, and so is how many may be
@@ -28,11 +28,13 @@ create index endpoints_probe_at on __schema__.endpoints (probe_at) where probe_a
 create table __schema__.endpoint_secrets (
   id uuid primary key,
   subscription int not null,
+  header text,                             -- whose value it is; null: requests are signed with it
   sealed text not null,
   created_at timestamptz not null,
   expires_at timestamptz                   -- null: the current one
 );
 create index endpoint_secrets_subscription on __schema__.endpoint_secrets (subscription);
+create unique index endpoint_secrets_header on __schema__.endpoint_secrets (subscription, header) where header is not null;
 
 create table __schema__.exchanges (
   event_id bigint not null,
@@ -67,7 +69,7 @@ create table __schema__.lane_numbers (
   ordering_key text not null,
   epoch bigint not null,
   sequence bigint not null,
-  numbered_at timestamptz not null,
+  audit_id bigint not null,                -- the last audit record that existed when it was numbered: times can go back
   primary key (event_id, subscription, replays)
 );
 create unique index lane_numbers_lane on __schema__.lane_numbers (subscription, ordering_key, epoch, sequence);
@@ -79,6 +81,33 @@ create table __schema__.replayed (
   replay uuid not null,                    -- the last job that did it
   primary key (event_id, subscription)
 );
+
+-- Deliveries as seed 004 has them. Each has the key of the lane that it waits in; a finished one that of the lane it was
+-- numbered in, or else what its subscription orders it by now.
+create view __schema__.messages as
+  select __schema__.delivery_id(e.created_at, e.id, d.subscription) as id, e.id as event_id, s.id as subscriber_id,
+    case when u.event_id is not null then u.ordering_key else coalesce(n.ordering_key, __schema__.lane_key(s.key_path, e)) end
+      as ordering_key_value,
+    case d.state
+      when 'leased' then 'delivering'
+      when 'completed' then 'delivered'
+      when 'cancelled' then 'cancelled'
+      when 'waiting' then case when d.failures > 0 then 'failed' else 'pending' end
+      else 'dlq'
+    end as status,
+    d.attempts, d.failures as retry_count, d.next_at as next_retry_at, d.leased_at as locked_at, w.name as worker_id,
+    d.last_error, e.created_at, d.updated_at
+  from __schema__.events e
+  cross join lateral __schema__.delivery_states(array[e.id]) as d
+  join __schema__.subscriptions s on s.no = d.subscription
+  left join __schema__.unfinished_lanes u on u.event_id = e.id and u.subscription = d.subscription
+  left join lateral (
+    select n.ordering_key from __schema__.lane_numbers n
+    where n.event_id = e.id and n.subscription = d.subscription
+    order by n.replays desc
+    limit 1
+  ) as n on true
+  left join __schema__.workers w on w.no = d.worker;
 
 -- Whatever changes what a subscription is: its version goes up, and every process hears of it, so that no statement can
 -- forget to say so. A row of its endpoint or its secrets is a part of it.

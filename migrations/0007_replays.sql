@@ -12,6 +12,7 @@ create table __schema__.replays (
   total_is_estimate boolean not null,
   reached bigint not null,                 -- all that is asked for up to this event is dealt with
   last_id bigint not null,                 -- and nothing beyond this one, so it never meets what it caused itself
+  last_letter bigint,                      -- recover: dead letters with a higher number were buried later and do not count
   done bigint not null default 0,          -- sent once more
   skipped bigint not null default 0,       -- waiting or leased already
   removed bigint not null default 0,       -- gone: retention has removed the event

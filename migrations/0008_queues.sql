@@ -76,6 +76,7 @@ create table __schema__.event_queue_state (
   updated_at timestamptz not null,
   checked_at timestamptz not null default '-infinity',   -- when its metrics and events were last looked at
   head_mark bigint,                        -- of the events as they were then
+  subscription int not null,               -- the last one of this name
   constraint event_queue_state_id_idx primary key (id)
 );
 create index event_queue_state_status_idx on __schema__.event_queue_state (status);
@@ -121,16 +122,16 @@ $$;
 -- what becomes of the other says nothing of it.
 create function __schema__.keep_queue_state() returns trigger language plpgsql as $$
 begin
-  insert into __schema__.event_queue_state as q (id, config, status, created_at, updated_at)
-  values (new.name, __schema__.queue_config(new), new.status, new.created_at, __schema__.clock())
+  insert into __schema__.event_queue_state as q (id, config, status, created_at, updated_at, subscription)
+  values (new.name, __schema__.queue_config(new), new.status, new.created_at, __schema__.clock(), new.no)
   on conflict (id) do update
-  set config = excluded.config, status = excluded.status, updated_at = excluded.updated_at, created_at = excluded.created_at,
-    events = case when excluded.status = 'deleted' or q.created_at < excluded.created_at then '[]' else q.events end,
-    head_mark = case when excluded.status = 'deleted' or q.created_at < excluded.created_at then null else q.head_mark end,
-    checkpoint_id = case when q.created_at < excluded.created_at then null else q.checkpoint_id end,
-    queue_metrics = case when q.created_at < excluded.created_at
+  set subscription = excluded.subscription, config = excluded.config, status = excluded.status, updated_at = excluded.updated_at, created_at = excluded.created_at,
+    events = case when excluded.status = 'deleted' or q.subscription < excluded.subscription then '[]' else q.events end,
+    head_mark = case when excluded.status = 'deleted' or q.subscription < excluded.subscription then null else q.head_mark end,
+    checkpoint_id = case when q.subscription < excluded.subscription then null else q.checkpoint_id end,
+    queue_metrics = case when q.subscription < excluded.subscription
       then '{"totalProcessed": 0, "totalErrors": 0, "avgProcessingTimeMs": 0}' else q.queue_metrics end
-  where q.created_at <= excluded.created_at;
+  where q.subscription <= excluded.subscription;
   return null;
 end $$;
 create trigger subscriptions_queue_insert after insert on __schema__.subscriptions
@@ -138,11 +139,11 @@ create trigger subscriptions_queue_insert after insert on __schema__.subscriptio
 create trigger subscriptions_queue_update after update on __schema__.subscriptions
   for each row when (old.status <> new.status or __schema__.queue_config(old) <> __schema__.queue_config(new))
   execute function __schema__.keep_queue_state();
-insert into __schema__.event_queue_state (id, config, status, created_at, updated_at)
-select s.name, __schema__.queue_config(s), s.status, s.created_at, s.updated_at from __schema__.subscriptions s;
+insert into __schema__.event_queue_state (id, config, status, created_at, updated_at, subscription)
+select s.name, __schema__.queue_config(s), s.status, s.created_at, s.updated_at, s.no from __schema__.subscriptions s;
 
 -- What waits for its time or its gate, by queue and age.
-create index runs_aside_queue on __schema__.runs (subscription, first_id) where state in ('deferred', 'delayed', 'gated', 'blocked');
+create index runs_aside_queue on __schema__.runs (subscription, first_id) where state in ('deferred', 'delayed', 'held', 'gated', 'blocked');
 
 -- How many deliveries of a queue wait or are leased, counted up to a bound: those that are let in, and all.
 create function __schema__.depth_inside(queue int, bound int) returns bigint language sql stable as $$
@@ -155,7 +156,7 @@ create function __schema__.depth_inside(queue int, bound int) returns bigint lan
       where r.subscription = queue and r.state = 'leased' limit bound) as r)
     + (select coalesce(sum(cardinality(r.event_ids)), 0) from (
       select r.event_ids from __schema__.runs r
-      where r.subscription = queue and r.state in ('deferred', 'delayed', 'gated', 'blocked') order by r.first_id limit bound) as r)
+      where r.subscription = queue and r.state in ('deferred', 'delayed', 'held', 'gated', 'blocked') order by r.first_id limit bound) as r)
     + (select coalesce(sum(cardinality(q.event_ids)), 0) from (
       select q.event_ids from __schema__.lane_queue q where q.subscription = queue limit bound) as q)
 $$;
@@ -210,7 +211,7 @@ create function __schema__.queue_head(queue int) returns table (event_id bigint,
        where r.subscription = queue and r.state = 'leased' order by r.first_id, r.id limit 100)
       union all
       (select 0, r.first_id, r.id, r.event_ids, null from __schema__.runs r
-       where r.subscription = queue and r.state in ('deferred', 'delayed', 'gated', 'blocked')
+       where r.subscription = queue and r.state in ('deferred', 'delayed', 'held', 'gated', 'blocked')
        order by r.first_id, r.id limit 100)
       union all
       (select 1, row_number() over (order by q.ordering_key, q.position), 0, q.event_ids, null
@@ -243,8 +244,10 @@ create function __schema__.queue_events(queue int) returns jsonb language sql st
     jsonb_strip_nulls(jsonb_build_object('eventId', e.id::text, 'pattern', coalesce(e.type, e.title), 'version', e.version,
       'source', e.source, 'timestamp', __schema__.iso(coalesce(e."timestamp", e.created_at))))
     || jsonb_build_object('payload', __schema__.payload_document(e.payload), 'metadata', jsonb_strip_nulls(jsonb_build_object(
-      'correlationId', e.correlation_id, 'causationId', e.causation_id, 'traceId', split_part(e.traceparent, '-', 2),
-      'retryCount', d.failures, 'lastError', d.last_error, 'lastErrorTime', __schema__.iso(d.last_error_at), 'processingStartTime', __schema__.iso(d.leased_at))))
+      'correlationId', e.correlation_id, 'causationId', e.causation_id, 'traceId', coalesce(e.attributes ->> 'traceid', split_part(e.traceparent, '-', 2)),
+      'retryCount', d.failures, 'lastError', coalesce(d.last_error, e.attributes ->> 'lasterror'),
+      'lastErrorTime', case when d.last_error is null then e.attributes ->> 'lasterrortime' else __schema__.iso(d.last_error_at) end,
+      'processingStartTime', __schema__.iso(d.leased_at))))
     order by h.place), '[]')
   from head h
   join __schema__.events e on e.id = h.event_id

@@ -40,6 +40,7 @@ create table __schema__.memory_events (
   attempts int not null,
   failures int not null,
   due_at timestamptz,
+  wait_ms bigint,                      -- how long it was to wait then: no longer from any moment on
   last_error text,
   last_error_at timestamptz,
   is_begun boolean not null default false,   -- a suspect that was out: if its process vanished, it is the one to blame
@@ -80,16 +81,14 @@ create function __schema__.route_looked_into(
   type text, payload text, title text, description text, ordering_key text, version text, source json,
   correlation_id text, causation_id text, attributes json
 ) returns table (subscription int, lane_key text) language sql stable as $$
-  select s.no, case when s.key_path is null then route_looked_into.ordering_key
-    else __schema__.key_at(s.key_path, route_looked_into.payload, f.fields) end
+  select o.subscription, o.lane_key
   from __schema__.route(route_looked_into.type, null) as r
-  join __schema__.subscriptions s on s.no = any(r.owed)
-  cross join (
-    select __schema__.event_fields(route_looked_into.type, route_looked_into.title, route_looked_into.description, null,
+  cross join lateral __schema__.inspect(r.owed, route_looked_into.payload,
+    __schema__.event_fields(route_looked_into.type, route_looked_into.title, route_looked_into.description, null,
       route_looked_into.ordering_key, null, route_looked_into.version, route_looked_into.source,
-      route_looked_into.correlation_id, route_looked_into.causation_id, route_looked_into.attributes) as fields
-  ) as f
-  where s.conditions is null or __schema__.meets(s.conditions, route_looked_into.payload, f.fields)
+      route_looked_into.correlation_id, route_looked_into.causation_id, route_looked_into.attributes),
+    route_looked_into.ordering_key) as i
+  cross join lateral unnest(i.owed, i.lane_keys) as o(subscription, lane_key)
 $$;
 
 -- As seed 002 writes it, like those of queues in the database.
@@ -97,8 +96,9 @@ create function __schema__.memory_document(m __schema__.memory_events) returns j
   select jsonb_strip_nulls(jsonb_build_object('eventId', m.event_id::text, 'pattern', coalesce(m.type, m.title), 'version', m.version,
       'source', m.source, 'timestamp', __schema__.iso(coalesce(m."timestamp", m.created_at))))
     || jsonb_build_object('payload', __schema__.payload_document(m.payload), 'metadata', jsonb_strip_nulls(jsonb_build_object(
-      'correlationId', m.correlation_id, 'causationId', m.causation_id, 'traceId', split_part(m.traceparent, '-', 2),
-      'retryCount', m.failures, 'lastError', left(m.last_error, 1000), 'lastErrorTime', __schema__.iso(m.last_error_at))))
+      'correlationId', m.correlation_id, 'causationId', m.causation_id, 'traceId', coalesce(m.attributes ->> 'traceid', split_part(m.traceparent, '-', 2)),
+      'retryCount', m.failures, 'lastError', left(coalesce(m.last_error, m.attributes ->> 'lasterror'), 1000),
+      'lastErrorTime', case when m.last_error is null then m.attributes ->> 'lasterrortime' else __schema__.iso(m.last_error_at) end)))
 $$;
 
 -- How deep a queue is, wherever it is kept.

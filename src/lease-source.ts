@@ -1,8 +1,8 @@
-import { randomInt } from 'node:crypto'
 import type {
   Beat,
   Completion,
   HeldLease,
+  Isolated,
   LeaseAnswer,
   SettleAnswer,
   SettleDelivery,
@@ -12,14 +12,15 @@ import type {
 import type { Database } from './db/database.ts'
 import type { LeasedDelivery, LeasedRun } from './domain/delivery.ts'
 import { isLimited, type Subscription } from './domain/subscription.ts'
-import type { CallerTransaction } from './domain/transaction.ts'
+import { type CallerTransaction, rowsOf } from './domain/transaction.ts'
 import type { Admitter } from './operations/admit.ts'
 import { complete, completeHeads } from './operations/complete.ts'
 import { type AttemptExchange, recordExchanges } from './operations/exchanges.ts'
 import { heartbeat } from './operations/heartbeat.ts'
-import { isCompleted } from './operations/is-completed.ts'
+import { type CompletedQuestion, isCompleted, isCompletedBy } from './operations/is-completed.ts'
 import { isolate } from './operations/isolate.ts'
 import { lease } from './operations/lease.ts'
+import type { LeaseTokens } from './operations/lease-tokens.ts'
 import { hasWork, type Peek } from './operations/peek.ts'
 import { release } from './operations/release.ts'
 import {
@@ -29,12 +30,15 @@ import {
   settleStatement,
   settleValues,
 } from './operations/settle.ts'
-import { settleLate } from './operations/settle-late.ts'
+import { settleIsolated, settleLate } from './operations/settle-late.ts'
+import { checkSnapshot } from './operations/snapshot.ts'
+import { sortOut } from './sorted-out.ts'
 
 export interface LeaseSourceOptions {
   readonly db: Database
   readonly admitter: Admitter
   readonly worker: () => Promise<number>
+  readonly tokens: LeaseTokens
   readonly subscription: (no: number) => Subscription
   readonly leased: (run: LeasedRun, leaseMs: number) => void
   /** What must be known of leased runs before they can be attempted. */
@@ -43,12 +47,15 @@ export interface LeaseSourceOptions {
   readonly look: (subscriptions: readonly number[]) => Promise<Peek>
   /** There is more to lease than there was. */
   readonly admitted: () => void
+  /** A settlement was refused: its run may still be leased to this process, which forgets it now. */
+  readonly refused: () => void
   readonly trouble: (error: unknown, doing: string) => void
 }
 
 /** The hub's end of the runner: leases from the database, settlements back to it, many in one statement. */
 export class LeaseSource implements Source {
   readonly #options: LeaseSourceOptions
+  readonly #isolated = new WeakMap<LeasedDelivery, Isolated>()
   #admitting = false
 
   constructor(options: LeaseSourceOptions) {
@@ -88,12 +95,16 @@ export class LeaseSource implements Source {
       this.#completeHeads(heads),
     ])
     const rest = [...others, ...unfinishedRuns, ...unfinishedHeads]
-    for (const lost of rest.length === 0 ? [] : await this.#settleEach(rest)) answers.set(lost, 'lost')
+    for (const lost of rest.length === 0 ? [] : await this.#settleEach(rest)) {
+      answers.set(lost, (await this.isCompleted(lost.delivery)) ? 'completed' : 'lost')
+    }
+    if (answers.size > 0) this.#options.refused()
     return settlements.map((settlement) => answers.get(settlement) ?? 'settled')
   }
 
   async heartbeat(beats: readonly Beat[]): Promise<HeldLease[]> {
-    const runs = new Map(beats.map(({ run }) => [run.id, run]))
+    // After a failover a run of the server that is gone may have the same id as a newer one.
+    const runs = new Map(beats.map(({ run }) => [`${run.id} ${run.token}`, run]))
     const held = await heartbeat(
       this.#options.db,
       beats.map(({ run, begun }) => ({
@@ -103,8 +114,8 @@ export class LeaseSource implements Source {
         begun,
       })),
     )
-    return held.map(({ runId, cancelled, leasedUntil }) => ({
-      run: runs.get(runId) as LeasedRun,
+    return held.map(({ runId, token, cancelled, leasedUntil }) => ({
+      run: runs.get(`${runId} ${token}`) as LeasedRun,
       cancelled,
       renewed: leasedUntil !== null,
     }))
@@ -117,22 +128,29 @@ export class LeaseSource implements Source {
     )
   }
 
-  async isolate(delivery: LeasedDelivery): Promise<LeasedRun | undefined> {
+  /** Once: the second time its run may be locked by the very transaction that asks. */
+  async isolate(delivery: LeasedDelivery): Promise<Isolated | undefined> {
+    const before = this.#isolated.get(delivery)
+    if (before !== undefined) return before
     const { run, event } = delivery
-    const runId = await isolate(this.#options.db, { runId: run.id, token: run.token, eventId: event.id })
-    if (runId === undefined) return undefined
-    return runId === run.id ? run : { ...run, id: runId, deliveries: [delivery] }
+    const alone = await isolate(this.#options.db, { runId: run.id, token: run.token, eventId: event.id })
+    if (alone === undefined) return undefined
+    const { runId, mark } = alone
+    const isolated = { run: runId === run.id ? run : { ...run, id: runId, deliveries: [delivery] }, mark }
+    this.#isolated.set(delivery, isolated)
+    return isolated
   }
 
   async completeIn(tx: CallerTransaction, completion: Completion): Promise<boolean> {
+    const { db } = this.#options
+    await checkSnapshot(tx, completion.mark)
     const request = toRequest({ ...completion, settlement: { kind: 'complete' } })
-    const { rows } = await tx.query(settleStatement(this.#options.db).text, settleValues([request]))
-    return rows.length === 0
+    const answer = await tx.query(settleStatement(db).text, settleValues([request]))
+    return rowsOf(answer).length === 0 || isCompletedBy(tx, db, nameOf(completion.delivery))
   }
 
-  isCompleted({ run, event }: LeasedDelivery): Promise<boolean> {
-    const { token, subscription } = run
-    return isCompleted(this.#options.db, { eventId: event.id, subscription, token })
+  isCompleted(delivery: LeasedDelivery): Promise<boolean> {
+    return isCompleted(this.#options.db, nameOf(delivery))
   }
 
   async #admitBeside(): Promise<void> {
@@ -190,27 +208,33 @@ export class LeaseSource implements Source {
     for (const position of await settle(db, requests)) {
       const request = requests[position - 1] as SettleRequest
       const settlement = settlements[position - 1] as SettleDelivery
-      const answer = await settleLate(db, { subscription: runOf(settlement).subscription, request })
-      if (answer !== 'settled') lost.push(settlement)
+      const late = { subscription: runOf(settlement).subscription, request }
+      if ((await settleLate(db, late)) === 'settled') continue
+      if ((await settleIsolated(db, late)) === 'lost') lost.push(settlement)
     }
     return lost
   }
 
   async #lease(wants: readonly Want[]): Promise<LeasedRun[]> {
-    const { db, worker, subscription, leased } = this.#options
-    const runs = await lease(db, {
-      wants: wants.map((want) => {
-        const one = subscription(want.subscription)
-        return { ...want, leaseMs: one.leaseMs, limited: isLimited(one) }
-      }),
-      token: newToken(),
-      worker: await worker(),
-      begins: 'reported',
-      tags: null,
-    })
-    await this.#prepare(runs)
-    for (const run of runs) leased(run, subscription(run.subscription).leaseMs)
-    return runs
+    const { db, worker, tokens, subscription, leased } = this.#options
+    const token = tokens.draw()
+    try {
+      const runs = await lease(db, {
+        wants: wants.map((want) => {
+          const one = subscription(want.subscription)
+          return { ...want, leaseMs: one.leaseMs, limited: isLimited(one) }
+        }),
+        token,
+        worker: await worker(),
+        begins: 'reported',
+        tags: null,
+      })
+      await this.#prepare(runs)
+      for (const run of runs) leased(run, subscription(run.subscription).leaseMs)
+      return runs
+    } finally {
+      tokens.arrived(token)
+    }
   }
 
   /** What cannot be prepared goes back at once, or it would be held by nobody until its lease ends. */
@@ -224,44 +248,12 @@ export class LeaseSource implements Source {
   }
 }
 
-interface SortedOut {
-  /** Every delivery of a run succeeded; in the order of the run. */
-  readonly wholeRuns: SettleDelivery[][]
-  /** The head of a lane succeeded. */
-  readonly heads: SettleDelivery[]
-  readonly others: SettleDelivery[]
-}
-
-function sortOut(settlements: readonly SettleDelivery[]): SortedOut {
-  const heads: SettleDelivery[] = []
-  const others: SettleDelivery[] = []
-  const perRun = new Map<LeasedRun, Map<LeasedDelivery, SettleDelivery>>()
-  for (const settlement of settlements) {
-    const { delivery } = settlement
-    const { run } = delivery
-    if (settlement.settlement.kind !== 'complete') others.push(settlement)
-    else if (run.laneKey !== null) heads.push(settlement)
-    else {
-      const known = perRun.get(run)
-      if (known === undefined) perRun.set(run, new Map([[delivery, settlement]]))
-      else known.set(delivery, settlement)
-    }
-  }
-  const wholeRuns: SettleDelivery[][] = []
-  for (const [run, completed] of perRun) {
-    if (completed.size < run.deliveries.length) others.push(...completed.values())
-    else wholeRuns.push(run.deliveries.map((delivery) => completed.get(delivery) as SettleDelivery))
-  }
-  return { wholeRuns, heads, others }
+function nameOf({ run, event }: LeasedDelivery): CompletedQuestion {
+  return { eventId: event.id, subscription: run.subscription, token: run.token }
 }
 
 function runOf(settlement: SettleDelivery | undefined): LeasedRun {
   return (settlement as SettleDelivery).delivery.run
-}
-
-/** Random, so that a counter which a failover set back can't be taken for a newer lease. */
-export function newToken(): number {
-  return randomInt(1, 2 ** 48 - 1)
 }
 
 function toRequest(settled: SettleDelivery): SettleRequest {

@@ -1,6 +1,7 @@
 import type { Database } from './db/database.ts'
 import type { Directory } from './directory.ts'
-import { defineQueue, type QueueOptions } from './domain/queue.ts'
+import { checkOptions } from './domain/known-names.ts'
+import { defineQueue, type QueueOptions, queueOptions } from './domain/queue.ts'
 import { PosthornError } from './errors.ts'
 import type { Memory } from './memory/memory.ts'
 import {
@@ -43,15 +44,16 @@ export class Queues {
   }
 
   /** In the order in which they were made, each with its first events. */
-  list(
-    paging: Paging = {},
-    { eventsMax = listedEventsDefault }: { readonly eventsMax?: number } = {},
-  ): Promise<QueuePage> {
+  async list(paging: Paging = {}, options: { readonly eventsMax?: number } = {}): Promise<QueuePage> {
+    checkOptions(options, { eventsMax: true }, 'a list of queues')
+    const { eventsMax = listedEventsDefault } = options
     return listQueues(this.#db, paging, { eventsMax })
   }
 
   /** With a page of its events. Throws NOT_FOUND. */
-  async get(name: string, { limit = eventsDefault, cursor }: Partial<QueuedPaging> = {}): Promise<Queue> {
+  async get(name: string, paging: Partial<QueuedPaging> = {}): Promise<Queue> {
+    checkOptions(paging, { limit: true, cursor: true }, 'a queue')
+    const { limit = eventsDefault, cursor } = paging
     const found = await getQueue(this.#db, name, { limit, cursor })
     if (found === undefined) throw notFound(name)
     return found
@@ -59,6 +61,7 @@ export class Queues {
 
   /** What is left out stays as it is; null takes a limit away. */
   async configure(name: string, changes: QueueOptions): Promise<Queue> {
+    checkOptions(changes, queueOptions, 'a queue')
     defineQueue(changes)
     if (!(await configureQueue(this.#db, name, changes))) throw notFound(name)
     this.#directory.forget()

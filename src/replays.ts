@@ -1,5 +1,6 @@
 import type { Database } from './db/database.ts'
 import type { Directory } from './directory.ts'
+import { checkOptions } from './domain/known-names.ts'
 import {
   planRecover,
   planReplay,
@@ -85,13 +86,24 @@ export class Replays {
     return this.get(id)
   }
 
+  /** It is stored by now: an answer that invites to ask again would send everything twice. */
+  async #getStarted(id: string): Promise<Replay> {
+    try {
+      return await this.get(id)
+    } catch (error) {
+      if ((error as PosthornError).code !== 'DATABASE_UNAVAILABLE') throw error
+      throw new PosthornError('COMMIT_UNKNOWN', {}, { cause: error })
+    }
+  }
+
   async #start(subscription: string, plan: ReplayPlan, terms: ReplayTerms): Promise<StartedReplay> {
+    checkOptions(terms, { by: true, identical: true }, 'the terms of a replay')
     const { by = 'library', identical = 'same' } = terms
     const { no } = await this.#directory.current(subscription)
     const { id, isNew } = await createReplay(this.#db, { plan, subscription: no, by, identical })
     // The first step is taken here, so that a small one is done at once. If it fails, upkeep goes on.
     if (isNew) await stepReplay(this.#db, id).catch(() => undefined)
-    return { replay: await this.get(id), isNew }
+    return { replay: await this.#getStarted(id), isNew }
   }
 }
 

@@ -1,10 +1,12 @@
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
+import { describeError } from '../domain/describe-error.ts'
 import type { ExchangeRecord } from '../domain/exchange.ts'
 import type { Outcome } from '../domain/settlement.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
 import { toDetail, toReason } from '../domain/text.ts'
-import type { CallerTransaction } from '../domain/transaction.ts'
+import { type CallerTransaction, checkTransaction } from '../domain/transaction.ts'
 import { PosthornError } from '../errors.ts'
+import { isConflict } from './conflict.ts'
 import { Halt } from './halt.ts'
 import type { HeldRun, Share } from './share.ts'
 import type { Source, Timing } from './source.ts'
@@ -24,7 +26,8 @@ export interface Attempt {
   bury(reason: string): void
   /**
    * Completes the delivery inside the caller's transaction: its effect and the settlement commit together,
-   * or neither does. Throws LEASE_LOST when the lease is gone: let the transaction roll back then.
+   * or neither does. Throws LEASE_LOST when the lease is gone: let the transaction roll back then. A REPEATABLE READ or
+   * SERIALIZABLE transaction has to call it first, else it throws STALE_SNAPSHOT.
    */
   completeIn(tx: CallerTransaction): Promise<void>
 }
@@ -43,6 +46,8 @@ export interface AttemptHost {
   readonly source: Source
   /** The delivery is about to be settled in a run of its own. */
   moved(attempt: RunningAttempt, run: LeasedRun): void
+  /** Nothing renews the run while `work` settles it. */
+  withoutRenewing<T>(held: HeldRun, work: () => Promise<T>): Promise<T>
 }
 
 /** An attempt under way. Everything but the essentials is made when asked for: most handlers ask for nothing. */
@@ -64,6 +69,8 @@ export class RunningAttempt implements Attempt {
   #chosen: Outcome | 'held' | undefined
   #exchange: ExchangeRecord | undefined
   #completesIn = false
+  /** `completeIn` failed because of what ran beside it. */
+  #conflict: unknown
 
   constructor(host: AttemptHost, share: Share, held: HeldRun, delivery: LeasedDelivery, startedAt: number) {
     this.#host = host
@@ -119,13 +126,20 @@ export class RunningAttempt implements Attempt {
   }
 
   async completeIn(tx: CallerTransaction): Promise<void> {
+    checkTransaction(tx)
     const { source } = this.#host
     const { delivery } = this
-    const run = this.over ? undefined : await source.isolate(delivery)
-    if (run === undefined) throw this.#leaseLost()
+    const isolated = this.over ? undefined : await source.isolate(delivery)
+    if (isolated === undefined) throw this.#leaseLost()
+    const { run, mark } = isolated
     if (run !== delivery.run) this.#host.moved(this, run)
     this.#completesIn = true
-    const completed = await source.completeIn(tx, { delivery, ...this.timing(performance.now()) })
+    const completion = { delivery, mark, ...this.timing(performance.now()) }
+    const complete = () => source.completeIn(tx, completion)
+    const completed = await this.#host.withoutRenewing(this.held, complete).catch((error: unknown) => {
+      if (isConflict(error)) this.#conflict = error
+      throw error
+    })
     if (!completed) throw this.#leaseLost()
   }
 
@@ -133,7 +147,14 @@ export class RunningAttempt implements Attempt {
   async outcome(): Promise<Outcome | 'held' | 'already settled'> {
     if (!this.#completesIn) return this.#chosen ?? succeeded
     if (await this.settledByTransaction()) return 'already settled'
+    if (this.#conflict !== undefined) return this.failure(this.#conflict)
     return { kind: 'failed', reason: 'The transaction that completed it was not committed' }
+  }
+
+  /** What throwing means. A transaction that only failed because of others costs its event nothing. */
+  failure(error: unknown): Outcome {
+    const uncounted = this.#completesIn && (this.#conflict !== undefined || isConflict(error))
+    return { kind: 'failed', reason: describeError(error), uncounted }
   }
 
   /** It settles in a transaction of its own, which may hold its run locked. */

@@ -6,7 +6,8 @@ export interface KeeperOptions {
   readonly source: Pick<Source, 'heartbeat'>
   readonly held: ReadonlySet<HeldRun>
   readonly attempts: ReadonlySet<RunningAttempt>
-  readonly leaseMs: (held: HeldRun) => number
+  /** How long a lease surely lasts that was renewed by a request of this moment. */
+  readonly leaseMs: (held: HeldRun, askedAt: number) => number
   readonly lose: (held: HeldRun, why: string) => void
   readonly trouble: (error: unknown) => void
 }
@@ -17,7 +18,7 @@ export const tickMs = 100
 /** Keeps the leases of everything in hand alive, many with one statement. */
 export class Keeper {
   readonly #options: KeeperOptions
-  #beating = false
+  #beating: Promise<void> | undefined
   #doubtful = false
 
   constructor(options: KeeperOptions) {
@@ -31,15 +32,42 @@ export class Keeper {
 
   /** Renews leases that are due, and marks attempts that take longer than a moment as begun. */
   async beat(now: number): Promise<void> {
-    if (this.#beating) return
-    const { held, lose, trouble } = this.#options
+    if (this.#beating !== undefined) return
+    const { held } = this.#options
     const { begun, unmarked } = this.#begun(now)
     const isDue = (one: HeldRun) => this.#doubtful || one.renewAt <= now || unmarked.has(one)
     const due = [...held].filter((one) => (one.notBefore ?? 0) <= now && isDue(one))
     if (due.length === 0) return
     // If not all can be asked about, those whose leases end first are.
     due.sort((a, b) => a.holdsUntil - b.holdsUntil)
-    this.#beating = true
+    this.#beating = this.#tryToRenew(due, begun, now)
+    try {
+      await this.#beating
+    } finally {
+      this.#beating = undefined
+    }
+  }
+
+  /**
+   * Leaves the run alone while `work` settles it in a caller's transaction: if that keeps its snapshot, a renewal between
+   * the snapshot and the lock on the run would be a serialization failure. In the last third of the lease it is renewed all the same.
+   */
+  async withoutRenewing<T>(held: HeldRun, work: () => Promise<T>): Promise<T> {
+    held.notBefore = held.holdsUntil - this.#options.leaseMs(held, performance.now()) / 3
+    await this.#beating
+    try {
+      return await work()
+    } finally {
+      held.notBefore = 0
+    }
+  }
+
+  async #tryToRenew(
+    due: readonly HeldRun[],
+    begun: ReadonlyMap<HeldRun, number[]>,
+    now: number,
+  ): Promise<void> {
+    const { lose, trouble } = this.#options
     try {
       await this.#renew(due, begun, now)
       this.#doubtful = false
@@ -48,8 +76,6 @@ export class Keeper {
       for (const one of due) {
         if (performance.now() > one.holdsUntil) lose(one, 'its lease could not be renewed')
       }
-    } finally {
-      this.#beating = false
     }
   }
 
@@ -85,13 +111,13 @@ export class Keeper {
   #postpone(held: HeldRun, waitMs: number): void {
     const now = performance.now()
     if (now > held.holdsUntil) this.#options.lose(held, 'its lease could not be renewed')
-    const pauseMs = Math.max(waitMs, this.#options.leaseMs(held) / 12)
+    const pauseMs = Math.max(waitMs, this.#options.leaseMs(held, now) / 12)
     held.notBefore = Math.min(now + pauseMs, Math.max(now + tickMs, held.holdsUntil))
     held.renewAt = held.notBefore
   }
 
   #renewed(held: HeldRun, { renewed, cancelled }: HeldLease, begun: readonly number[], now: number): void {
-    const leaseMs = this.#options.leaseMs(held)
+    const leaseMs = this.#options.leaseMs(held, now)
     held.cancelled = cancelled
     held.renewAt = now + (renewed ? leaseMs / 3 : tickMs)
     if (renewed) held.holdsUntil = now + leaseMs

@@ -1,9 +1,11 @@
 import {
+  checkSubscriptionOptions,
   defineSubscription,
   type HandledOptions,
   integer,
   type SubscriptionDefinition,
   type SubscriptionOptions,
+  typesOf,
 } from '../domain/subscription.ts'
 import { PosthornError } from '../errors.ts'
 import type { Handler } from './attempt.ts'
@@ -22,9 +24,11 @@ export interface Registration {
 
 export function defineRegistration(
   types: string | readonly string[],
-  { concurrency = 10, ...options }: HandlerOptions,
+  given: HandlerOptions,
   handler: Handler,
 ): Registration {
+  checkSubscriptionOptions('handler', given)
+  const { concurrency = 10, ...options } = given
   if (typeof handler !== 'function') {
     throw new PosthornError('BAD_OPTION', {
       option: 'handler',
@@ -33,7 +37,7 @@ export function defineRegistration(
     })
   }
   return {
-    definition: defineSubscription('handler', typeof types === 'string' ? [types] : types, options),
+    definition: defineSubscription('handler', typesOf(types), options),
     handler,
     concurrency: integer('concurrency', concurrency, 1, 10_000),
   }

@@ -1,5 +1,4 @@
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
-import { describeError } from '../domain/describe-error.ts'
 import { decideSettlement, type Outcome } from '../domain/settlement.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import { type AttemptHost, RunningAttempt, succeeded } from './attempt.ts'
@@ -57,7 +56,11 @@ export class Runner {
   constructor(options: RunnerOptions) {
     this.#options = options
     this.#source = options.source
-    this.#host = { source: options.source, moved: (attempt, run) => this.#moved(attempt, run) }
+    this.#host = {
+      source: options.source,
+      moved: (attempt, run) => this.#moved(attempt, run),
+      withoutRenewing: (held, work) => this.#keeper.withoutRenewing(held, work),
+    }
     this.#wakeup = new Wakeup(options)
     this.#handBack = new HandBack({
       source: options.source,
@@ -74,7 +77,7 @@ export class Runner {
       source: options.source,
       held: this.#held,
       attempts: this.#attempts,
-      leaseMs: (held) => this.#shareOf(held).subscription.leaseMs,
+      leaseMs: (held, askedAt) => this.#shareOf(held).leaseMs(askedAt),
       lose: (held, why) => this.#lose(held, why),
       trouble: (error) => options.observe.trouble(error, 'renewing leases'),
     })
@@ -100,6 +103,11 @@ export class Runner {
   get waitingFor(): number[] {
     const waiting = [...this.#held].filter((held) => held.waiting.length > 0)
     return [...new Set(waiting.map((held) => held.run.subscription))]
+  }
+
+  /** The tokens of all that it holds or has not yet settled. */
+  get heldTokens(): Set<number> {
+    return new Set([...this.#held].map((held) => held.run.token))
   }
 
   /** Deliveries in hand that have not begun. */
@@ -204,7 +212,7 @@ export class Runner {
     const share = this.#shares.get(subscription.no)
     if (share === undefined) return
     const { isHeld: wasHeld, limited: wasLimited, subscription: before } = share
-    share.subscription = subscription
+    share.refresh(subscription)
     share.concurrency = concurrency ?? share.concurrency
     // What was leased without a limit would not keep to it.
     const isStricter = (share.isHeld && !wasHeld) || (share.limited && !wasLimited)
@@ -251,7 +259,7 @@ export class Runner {
   }
 
   #holdOne(share: Share, run: LeasedRun, askedAt: number): void {
-    const { leaseMs } = share.subscription
+    const leaseMs = share.leaseMs(askedAt)
     const held: HeldRun = {
       run,
       lane: run.laneKey !== null,
@@ -311,10 +319,8 @@ export class Runner {
 
   #begin(share: Share, held: HeldRun, delivery: LeasedDelivery): void {
     const now = performance.now()
-    if (now >= held.holdsUntil) {
-      const isApart = this.#source.settlesApart?.(held.run)
-      this.#lose(held, 'its lease ran out before it could begin')
-      if (isApart) void this.#handBack.some([delivery])
+    if (!this.#mayBegin(held, now)) {
+      this.#putOff(share, held, delivery, now)
       return
     }
     share.active++
@@ -324,10 +330,33 @@ export class Runner {
     this.#attempts.add(attempt)
     if (held.cancelled.includes(delivery.event.id)) {
       this.#end(attempt)
-      this.#settlers.add(attempt, { kind: 'cancel' })
+      // Handed back uncounted, since no attempt began: the source ends what was told to stop.
+      this.#settlers.add(attempt, { kind: 'release' })
       return
     }
     void (held.run.suspect ? this.#runSuspect(attempt) : this.#run(attempt))
+  }
+
+  /** A process may have been stopped since the last look: what it holds is judged by the clock as each attempt begins. */
+  #mayBegin(held: HeldRun, now: number): boolean {
+    return now < held.holdsUntil && this.#source.mayBegin?.(held.run, now) !== false
+  }
+
+  /** Nothing of the run may begin now. What is under way ends, if the lease still holds. */
+  #putOff(share: Share, held: HeldRun, delivery: LeasedDelivery, now: number): void {
+    if (now >= held.holdsUntil) {
+      const why = 'its lease ran out before it could begin'
+      const isApart = this.#source.settlesApart?.(held.run)
+      this.#options.observe.lost(delivery, why)
+      this.#lose(held, why)
+      if (isApart) void this.#handBack.some([delivery])
+      return
+    }
+    const unbegun = [delivery, ...held.waiting]
+    share.drop(held)
+    held.goesBack = true
+    if (held.underWay === 0) this.#forget(held)
+    else void this.#handBack.some(unbegun)
   }
 
   /** A suspect is marked before it begins: if it ends this process, it is the one to be charged. */
@@ -339,7 +368,8 @@ export class Runner {
     })
     if (attempt.over) return
     this.#suspects.begun(attempt.held, attempt.share)
-    if (held.some(({ unknown }) => unknown === undefined)) return this.#run(attempt)
+    const isMarked = held.some(({ unknown }) => unknown === undefined)
+    if (isMarked && this.#mayBegin(attempt.held, performance.now())) return this.#run(attempt)
     this.#end(attempt)
     this.#settlers.add(attempt, { kind: 'release' })
   }
@@ -350,9 +380,7 @@ export class Runner {
       await attempt.share.handler(attempt.delivery.event, attempt)
       outcome = attempt.plain ? succeeded : await attempt.outcome()
     } catch (error) {
-      outcome = (await this.#settledAnyway(attempt))
-        ? 'already settled'
-        : { kind: 'failed', reason: describeError(error) }
+      outcome = (await this.#settledAnyway(attempt)) ? 'already settled' : attempt.failure(error)
     }
     this.#finish(attempt, outcome)
   }
@@ -384,8 +412,8 @@ export class Runner {
     this.#end(attempt)
     const { share, delivery } = attempt
     if (outcome === 'already settled') {
-      const settlement = { kind: 'complete' } as const
-      this.#options.observe.settled({ delivery, settlement, ...attempt.timing(performance.now()) })
+      const timing = attempt.timing(performance.now())
+      this.#options.observe.settled({ delivery, settlement: completed, ...timing })
       this.#leave(attempt, 'goes on')
     } else if (outcome === 'held') {
       this.#settlers.add(attempt, { kind: 'release' })
@@ -409,10 +437,11 @@ export class Runner {
   }
 
   #settled(ended: EndedAttempt, answer: SettleAnswer): void {
-    const { attempt, delivery, settlement } = ended
-    if (answer === 'settled') this.#options.observe.settled(ended)
-    else this.#options.observe.lost(delivery, 'its settlement came too late')
-    const goesOn = answer === 'settled' && (settlement.kind === 'complete' || settlement.kind === 'cancel')
+    const { attempt, delivery } = ended
+    const settlement = answer === 'completed' ? completed : ended.settlement
+    if (answer === 'lost') this.#options.observe.lost(delivery, 'its settlement came too late')
+    else this.#options.observe.settled({ ...ended, settlement })
+    const goesOn = answer !== 'lost' && (settlement.kind === 'complete' || settlement.kind === 'cancel')
     this.#leave(attempt, goesOn ? 'goes on' : 'stops')
     // Whether the lane is still ours only the database knows; if it is, somebody must go on with it.
     const unclear = answer === 'lost' || settlement.kind === 'bury'
@@ -432,6 +461,7 @@ export class Runner {
   #forget(held: HeldRun): void {
     if (!this.#held.delete(held)) return
     this.#suspects.acquit(held)
+    if (held.run.suspect && this.#suspects.isNone) this.#source.acquitted?.()
     if (held.goesBack) void this.#handBack.runs([held.run])
     const share = this.#shareOf(held)
     this.#letGo(share)
@@ -509,6 +539,8 @@ export class Runner {
     await this.#untilSettled(abandonMs)
   }
 }
+
+const completed = { kind: 'complete' } as const
 
 function partition<T>(all: readonly T[], isFirst: (one: T) => boolean): [first: T[], second: T[]] {
   return [all.filter(isFirst), all.filter((one) => !isFirst(one))]

@@ -24,7 +24,8 @@ export interface SettlerOptions {
 const settlementsMax = 5_000
 /** A second statement settles beside the first only for as many: small ones cost more each. */
 const settlementsBesideMin = 200
-const troubleDelayMsMax = 2_000
+/** A lane stands until its settlement is stored, so a database that is back is found soon. */
+const troubleDelayMsMax = 500
 
 /** Settles what has ended, many in one statement: what ends meanwhile goes with the next, so batches grow with the load. */
 export class Settler {
@@ -62,19 +63,19 @@ export class Settler {
         else batch.push(ended)
       }
       if (batch.length > 0) await this.#settleUntilDone(batch)
-      this.#options.done()
     }
     this.#settling--
   }
 
   async #settleUntilDone(batch: readonly EndedAttempt[]): Promise<void> {
-    const { source, settled, trouble, isOver } = this.#options
+    const { source, settled, done, trouble, isOver } = this.#options
     for (let troubles = 0; !isOver(); troubles++) {
       try {
         const answers = await source.settle(batch)
         for (let at = 0; at < batch.length; at++) {
           settled(batch[at] as EndedAttempt, answers[at] as SettleAnswer)
         }
+        done()
         return
       } catch (error) {
         trouble(error)

@@ -15,7 +15,7 @@ export interface HeldRun {
   holdsUntil: number
   /** When to renew next. */
   renewAt: number
-  /** Nobody could say whether it is held: not to be asked again before this. */
+  /** Nobody could say whether it is held, or it is being settled: not to be renewed before this. */
   notBefore?: number
   /** Deliveries not yet begun, in order. */
   readonly waiting: LeasedDelivery[]
@@ -53,8 +53,9 @@ const wantCharsMax = 16 * 2 ** 20
  * Whenever it has run dry it asks for twice as much, until it knows how fast it is.
  */
 export class Share {
-  /** Replaced when somebody has changed its options. */
-  subscription: Subscription
+  #subscription: Subscription
+  /** Until when, monotonic, leases were asked for with another duration, and with which. */
+  #lastLease = { askedBefore: Number.NEGATIVE_INFINITY, leaseMs: 0 }
   readonly handler: MakeAttempt
   /** How many at once in this process. */
   concurrency: number
@@ -85,11 +86,29 @@ export class Share {
     concurrency: number,
     batchMax: number = wantEventsMax,
   ) {
-    this.subscription = subscription
+    this.#subscription = subscription
     this.#batchMax = batchMax
     this.handler = handler
     this.concurrency = concurrency
     this.#ahead = concurrency
+  }
+
+  get subscription(): Subscription {
+    return this.#subscription
+  }
+
+  /** Somebody has changed its options. */
+  refresh(subscription: Subscription): void {
+    const { leaseMs } = this.#subscription
+    if (leaseMs !== subscription.leaseMs) this.#lastLease = { askedBefore: performance.now(), leaseMs }
+    this.#subscription = subscription
+  }
+
+  /** How long a lease surely lasts that was asked for at this moment. */
+  leaseMs(askedAt: number): number {
+    const { askedBefore, leaseMs } = this.#lastLease
+    const current = this.#subscription.leaseMs
+    return askedAt > askedBefore ? current : Math.min(current, leaseMs)
   }
 
   /** What to ask for, or undefined while there is enough in hand. */

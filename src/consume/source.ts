@@ -17,15 +17,22 @@ export interface Source {
   /** Hands back deliveries that have not begun, while others of their runs go on. Without it they wait for those. */
   releaseSome?(deliveries: readonly LeasedDelivery[]): Promise<void>
   /** Takes a delivery out of its run into one of its own; undefined if the lease is lost. */
-  isolate(delivery: LeasedDelivery): Promise<LeasedRun | undefined>
-  /** Settles as completed inside the caller's transaction; false if the lease is lost. */
+  isolate(delivery: LeasedDelivery): Promise<Isolated | undefined>
+  /**
+   * Settles as completed inside the caller's transaction; false if the lease is lost. Throws STALE_SNAPSHOT if the
+   * transaction cannot see that.
+   */
   completeIn(tx: CallerTransaction, completion: Completion): Promise<boolean>
   /** Whether this lease's `completeIn` was committed. Not whether the lease is gone: it may have gone to another. */
   isCompleted(delivery: LeasedDelivery): Promise<boolean>
   /** Settlements of this run need not wait for the database, nor for those of other runs that do. */
   settlesApart?(run: LeasedRun): boolean
+  /** No suspect is in hand any more. A lease that is being waited for may have been asked for without suspects. */
+  acquitted?(): void
   /** It is held, but must not begin before the runner is told to go on with it. */
   holdsBack?(run: LeasedRun): boolean
+  /** Whether an attempt of this run may begin at this moment of the monotonic clock, apart from what its lease says. */
+  mayBegin?(run: LeasedRun, now: number): boolean
 }
 
 export interface Want {
@@ -52,8 +59,15 @@ export interface Timing {
   readonly executionMs: number
 }
 
+export interface Isolated {
+  readonly run: LeasedRun
+  /** A transaction whose snapshot is older than this cannot see how the lease stands. */
+  readonly mark: string
+}
+
 export interface Completion extends Timing {
   readonly delivery: LeasedDelivery
+  readonly mark: string
 }
 
 export interface SettleDelivery extends Timing {
@@ -63,7 +77,11 @@ export interface SettleDelivery extends Timing {
   readonly exchange?: ExchangeRecord | undefined
 }
 
-export type SettleAnswer = 'settled' | 'lost'
+export type SettleAnswer =
+  | 'settled'
+  /** Whatever was to become of it: its own transaction, given to `completeIn`, had committed. */
+  | 'completed'
+  | 'lost'
 
 export interface Beat {
   readonly run: LeasedRun

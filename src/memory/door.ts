@@ -93,7 +93,7 @@ export class Door {
 
   #isUsable(no: number): boolean {
     const open = this.#options.queues.get(no)
-    return open?.queue.hold.isOpen === true && isUnlimited(open.queue.subscription)
+    return open?.queue.hold.isOurs(performance.now()) === true && isUnlimited(open.queue.subscription)
   }
 
   async #flush(calls: (readonly NewEvent[])[]): Promise<Verdict[]> {

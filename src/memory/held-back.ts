@@ -27,6 +27,8 @@ export class HeldBack {
   holds(run: LeasedRun): boolean {
     const queue = this.#options.queue(run.subscription)
     if (queue === undefined || run.laneKey === null) return false
+    // It may not begin either, and goes back to the database.
+    if (!queue.hold.isOurs(performance.now())) return false
     if (queue.hasLane(run.laneKey)) {
       this.#waiting.add(run)
       return true

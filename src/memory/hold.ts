@@ -3,12 +3,11 @@ import { memoryHeldMs } from '../operations/claim-memory.ts'
 /** Whether a queue is this process's, as far as it knows. */
 export class Hold {
   #state: 'open' | 'closing' | 'lost' = 'open'
-  /** Monotonic. */
-  #keptAt = performance.now()
+  /** Monotonic: when the last statement that claimed or renewed the queue was sent, if it succeeded. */
+  #keptAt: number
 
-  /** It takes events, and gives them out. */
-  get isOpen(): boolean {
-    return this.#state === 'open'
+  constructor(claimedAt: number) {
+    this.#keptAt = claimedAt
   }
 
   /** It is another's now: nothing more is given out or written. */
@@ -16,14 +15,19 @@ export class Hold {
     return this.#state === 'lost'
   }
 
-  /** Another may have it meanwhile. */
-  get isDoubtful(): boolean {
-    return performance.now() - this.#keptAt > memoryHeldMs
+  /**
+   * Whether the queue is surely this process's at this moment of the monotonic clock, and open: nobody else can have
+   * claimed it yet. Asked as each attempt begins, since a process can be stopped at any moment for longer than its claim
+   * lasts. The monotonic clock goes on while the process is stopped, but not while the whole machine is suspended: a virtual
+   * machine that wakes up on another's claim may begin attempts until the next renewal tells it.
+   */
+  isOurs(now: number): boolean {
+    return this.#state === 'open' && now - this.#keptAt < memoryHeldMs
   }
 
-  /** The database says that it is ours, as of a moment on this process's own watch. */
-  kept(at: number): void {
-    this.#keptAt = at
+  /** The database has renewed the claim, by a statement that was sent at this moment of the monotonic clock. */
+  kept(sentAt: number): void {
+    this.#keptAt = Math.max(this.#keptAt, sentAt)
   }
 
   /** Nothing more comes in or is given out: it is about to be given up. */

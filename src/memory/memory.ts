@@ -1,9 +1,8 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import type { Source } from '../consume/source.ts'
 import type { Database } from '../db/database.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
-import type { StoredEvent } from '../domain/stored-event.ts'
 import type { Subscription } from '../domain/subscription.ts'
+import { PosthornError } from '../errors.ts'
 import type { Burial } from '../observe/hub-events.ts'
 import type { Checkpoint } from '../operations/checkpoints.ts'
 import { releaseMemory } from '../operations/claim-memory.ts'
@@ -13,12 +12,14 @@ import { MemoryClock } from './clock.ts'
 import { Door, type OpenQueue } from './door.ts'
 import type { Entry } from './entry.ts'
 import { HeldBack } from './held-back.ts'
+import { moveAway } from './moving.ts'
 import { moveQueue, type OpeningOptions, openQueue } from './opening.ts'
 import { Persister } from './persister.ts'
 import type { MemoryQueue } from './queue.ts'
 import { MemorySource } from './source.ts'
 import { SplitSource } from './split-source.ts'
 import { Timer } from './timer.ts'
+import { type MemoryView, viewOf } from './view.ts'
 
 export interface MemoryOptions extends MemoryObserver {
   readonly db: Database
@@ -46,30 +47,10 @@ export interface MemoryObserver {
   buried(burial: Burial): void
 }
 
-/** What can be seen of a memory queue in the process that has it. */
-export interface MemoryView {
-  readonly subscription: Subscription
-  readonly depth: number
-  /** Something is out, or could be. */
-  readonly isBusy: boolean
-  /** In memory only: what a crash would lose now. */
-  readonly unpersisted: number
-  /** The last event below which all are settled; null: none was. */
-  readonly checkpointId: number | null
-  readonly figures: MemoryQueue['figures']
-  events(eventsMax: number): readonly SeenDelivery[]
-}
-
-export interface SeenDelivery {
-  readonly event: StoredEvent
-  readonly attempts: number
-  readonly failures: number
-  readonly lastError: string | null
-}
-
 const tickMs = 250
-const lastTriesMax = 10
-const lastTryMs = 300
+
+/** What becomes of a queue that this process keeps no longer: another process loads it, the database has it, or nobody. */
+type Leaving = 'give up' | 'move' | 'forget'
 
 /** The memory queues of this process: claimed and loaded at the start, persisted beside the work, given up at the end. */
 export class Memory {
@@ -80,6 +61,11 @@ export class Memory {
   readonly #heldBack: HeldBack
   readonly #source: MemorySource
   readonly #timer: Timer
+  readonly #closing = new Map<number, Promise<void>>()
+  /** As they were last read, by number. */
+  #current: ReadonlyMap<number, Subscription> = new Map()
+  /** Aborted when all queues are given up. */
+  #leaving = new AbortController()
   #ticker: NodeJS.Timeout | undefined
 
   constructor(options: MemoryOptions) {
@@ -103,7 +89,7 @@ export class Memory {
   beside(database: Source): Source {
     return new SplitSource({
       ...{ memory: this.#source, database, take: this.#options.take, trouble: this.#options.trouble },
-      isInMemory: (no) => this.#queues.has(no),
+      queue: (no) => this.#queues.get(no)?.queue,
       holdsBack: (run) => this.#heldBack.holds(run),
     })
   }
@@ -131,8 +117,8 @@ export class Memory {
     this.#ticker ??= setInterval(() => this.#tick(), tickMs)
     try {
       for (const subscription of subscriptions) {
-        if (subscription.storage === 'memory') await this.#open(subscription)
-        else await this.#move(subscription)
+        if (subscription.storage !== 'memory') await this.#move(subscription)
+        else if (!this.#queues.has(subscription.no)) await this.#open(subscription)
       }
     } catch (error) {
       // All or none: nobody keeps those that were claimed before.
@@ -151,11 +137,15 @@ export class Memory {
 
   /** The subscriptions as they are now: some may be gone, or kept elsewhere. */
   async refresh(subscriptions: readonly Subscription[]): Promise<void> {
-    const current = new Map(subscriptions.map((one) => [one.no, one]))
+    this.#current = new Map(subscriptions.map((one) => [one.no, one]))
+    this.#review()
+  }
+
+  #review(): void {
     for (const { queue } of this.#queues.values()) {
-      const subscription = current.get(queue.subscription.no)
+      const subscription = this.#current.get(queue.subscription.no)
       if (subscription?.storage === 'memory') queue.subscription = subscription
-      else await this.#close(queue, subscription === undefined ? 'forget' : 'give up')
+      else void this.#close(queue, subscription === undefined ? 'forget' : 'move')
     }
   }
 
@@ -178,16 +168,22 @@ export class Memory {
   }
 
   async #closeAll(): Promise<void> {
+    this.#leaving.abort()
+    // One of them may have been opened again.
+    await Promise.all(this.#closing.values())
     await Promise.all([...this.#queues.values()].map(({ queue }) => this.#close(queue, 'give up')))
+    this.#leaving = new AbortController()
   }
 
   async #open(subscription: Subscription): Promise<void> {
-    const { db, persisted, trouble, recovered: tell, newToken, workerId } = this.#options
-    if (this.#queues.has(subscription.no)) return
+    const { db, persisted, trouble, recovered: tell, newToken, workerId, wake } = this.#options
     const opening = this.#opening(subscription, newToken(), workerId)
     const { queue, recovered, exhausted } = await openQueue(subscription, opening)
-    const options = { db, trouble, clock: this.#clock, lost: (one: MemoryQueue) => this.#lose(one) }
-    const persister = new Persister(queue, { ...options, persisted: (_, ms) => persisted(ms) })
+    const persister = new Persister(queue, {
+      ...{ db, trouble, clock: this.#clock, regained: wake },
+      lost: (one) => this.#lose(one),
+      persisted: (_, ms) => persisted(ms),
+    })
     this.#queues.set(subscription.no, { queue, persister })
     if (recovered > 0) tell(subscription.name, recovered)
     if (queue.nextDueAtMs !== null) this.#timer.at(queue.nextDueAtMs)
@@ -216,6 +212,7 @@ export class Memory {
     return {
       db: this.#options.db,
       claim: { subscription: no, token, worker },
+      leaving: this.#leaving.signal,
       now: () => this.#clock.now(),
       emptied: () => this.#heldBack.look(),
     }
@@ -227,15 +224,31 @@ export class Memory {
       if (queue.nextDueAtMs !== null) this.#timer.at(queue.nextDueAtMs)
   }
 
-  async #close(queue: MemoryQueue, how: 'give up' | 'forget'): Promise<void> {
-    const { db, trouble, workerId: worker } = this.#options
+  /** Once, however often it is asked for meanwhile. */
+  #close(queue: MemoryQueue, how: Leaving): Promise<void> {
+    const { no } = queue.subscription
+    const closing = this.#closing.get(no) ?? this.#closeOnce(queue, how).finally(() => this.#closed(no))
+    this.#closing.set(no, closing)
+    return closing
+  }
+
+  /** Its storage may have been changed meanwhile. */
+  #closed(no: number): void {
+    this.#closing.delete(no)
+    this.#review()
+  }
+
+  async #closeOnce(queue: MemoryQueue, how: Leaving): Promise<void> {
+    const { db, trouble, workerId: worker, wake } = this.#options
     const { no: subscription } = queue.subscription
     const { persister } = this.#queues.get(subscription) as OpenQueue
     const claim = { subscription, token: queue.token, worker }
     queue.hold.close()
+    this.#heldBack.look()
     try {
+      if (how === 'move') await this.#moveAway(queue, persister)
       if (how === 'forget') await forgetMemory(db, claim)
-      else if (!queue.isLost) await this.#persistAtLast(persister)
+      else if (!queue.isLost) await persister.checkpointAtLast()
       await persister.settled()
       if (how === 'give up') await persister.compact()
       queue.hold.lose()
@@ -243,21 +256,30 @@ export class Memory {
     } catch (error) {
       trouble(error, 'giving a memory queue up')
     } finally {
-      this.#queues.delete(subscription)
+      if (this.#queues.get(subscription)?.queue === queue) this.#queues.delete(subscription)
       this.#heldBack.look()
+      wake()
     }
   }
 
-  /** The last chance of what is in memory only: the database may be away for a moment. */
-  async #persistAtLast(persister: Persister): Promise<void> {
-    for (let tries = 1; ; tries++) {
-      try {
-        await persister.checkpoint('stop')
-        return
-      } catch (error) {
-        if (tries === lastTriesMax) throw error
-        await delay(lastTryMs)
-      }
+  async #moveAway(queue: MemoryQueue, persister: Persister): Promise<void> {
+    const { trouble, newToken, workerId } = this.#options
+    const { no } = queue.subscription
+    const opening = () => this.#opening(queue.subscription, newToken(), workerId)
+    const next = () => {
+      if (!this.#queues.has(no)) return 'nothing'
+      return this.#current.get(no)?.storage === 'memory' ? 'reopen' : 'move'
+    }
+    const reopen = () => this.#reopen(this.#current.get(no) as Subscription)
+    await moveAway(queue, { persister, opening, next, reopen, trouble })
+  }
+
+  async #reopen(subscription: Subscription): Promise<void> {
+    try {
+      await this.#open(subscription)
+    } catch (error) {
+      if (!(error instanceof PosthornError && error.code === 'QUEUE_TAKEN')) throw error
+      this.#options.retire(subscription.no)
     }
   }
 
@@ -267,18 +289,6 @@ export class Memory {
     this.#queues.delete(queue.subscription.no)
     this.#options.lost(queue.subscription.name, queue.ledger.unsaved)
     this.#options.retire(queue.subscription.no)
-  }
-}
-
-function viewOf(queue: MemoryQueue): MemoryView {
-  const { subscription, depth, ledger, figures } = queue
-  return {
-    ...{ subscription, depth, figures, unpersisted: ledger.unsaved },
-    isBusy: queue.hasReady || figures.leased > 0,
-    checkpointId: ledger.checkpoint === 0 ? null : ledger.checkpoint,
-    events: (eventsMax) =>
-      ledger.first(eventsMax).map(({ event, attempts, failures, lastError }) => ({
-        ...{ event, attempts, failures, lastError },
-      })),
+    this.#heldBack.look()
   }
 }

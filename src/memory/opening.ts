@@ -8,17 +8,20 @@ import {
   claimMemory,
   type MemoryClaim,
   memoryHeldMs,
+  releaseMemory,
   renewMemory,
 } from '../operations/claim-memory.ts'
 import { type LoadedDelivery, loadMemory } from '../operations/load-memory.ts'
-import { forgetMemory, moveMemory } from '../operations/move-memory.ts'
 import { beginRecovery, endRecovery } from '../operations/recover-memory.ts'
 import type { Entry } from './entry.ts'
+import { moveLanes } from './move-lanes.ts'
 import { MemoryQueue, type MemoryQueueOptions } from './queue.ts'
 
 export interface OpeningOptions extends Pick<MemoryQueueOptions, 'now' | 'emptied'> {
   readonly db: Database
   readonly claim: MemoryClaim
+  /** Aborted when this process wants no queue any more. */
+  readonly leaving: AbortSignal
 }
 
 /** What a start has made of a queue. */
@@ -32,16 +35,17 @@ export interface Opened {
 const claimEveryMs = 100
 /** Somewhat longer than a process that has vanished holds it. */
 const claimMsMax = memoryHeldMs + 1_000
+/** A process that lives moves its queue itself, which takes a while if the queue is long. */
+const movedMsMax = 30_000
 const pageLimits = { rowsMax: 2_000, charsMax: 16 * 2 ** 20 }
-const moveRowsMax = 1_000
 /** Holders in a row that vanished before what they may have been at is tried one by one. */
 const crashesMax = 2
 
 /** Claims a queue, and loads what was unsettled when it was last persisted. */
 export async function openQueue(subscription: Subscription, options: OpeningOptions): Promise<Opened> {
   const { db, claim, now, emptied } = options
-  const { checkpoint, crashes } = await claimInTime(subscription.name, options)
-  const queue = new MemoryQueue({ subscription, token: claim.token, checkpoint, now, emptied })
+  const { checkpoint, crashes, claimedAt } = await claimInTime(subscription.name, options, claimMsMax)
+  const queue = new MemoryQueue({ subscription, token: claim.token, checkpoint, claimedAt, now, emptied })
   const recovery = await beginRecovery(db, claim)
   if (recovery === undefined) return { queue, recovered: 0, exhausted: [] }
   const { recovered, exhausted } = await load(queue, options, crashes >= crashesMax)
@@ -52,25 +56,38 @@ export async function openQueue(subscription: Subscription, options: OpeningOpti
 /** Moves what a queue had in memory to the durable tables: from now on it is kept there. */
 export async function moveQueue(subscription: Subscription, options: OpeningOptions): Promise<number> {
   const { db, claim } = options
-  await claimInTime(subscription.name, options)
-  let moved = 0
-  for (let last = moveRowsMax; last >= moveRowsMax; moved += last) {
-    last = await moveMemory(db, { ...claim, rowsMax: moveRowsMax })
+  await claimInTime(subscription.name, options, movedMsMax)
+  try {
+    const moved = await moveLanes(db, claim)
+    if (moved === undefined) throw takenMeanwhile(subscription.name)
+    return moved
+  } catch (error) {
+    // Whoever tries next need not wait for the end of this claim. Without the database it ends by itself.
+    await releaseMemory(db, claim).catch(() => undefined)
+    throw error
   }
-  await forgetMemory(db, claim)
-  return moved
 }
 
-/** One that has vanished is waited for; one that lives is not. */
-async function claimInTime(queue: string, { db, claim }: OpeningOptions): Promise<ClaimedMemory> {
-  const deadline = performance.now() + claimMsMax
+/** Waits for whoever has it to vanish or to let go of it. */
+async function claimInTime(
+  queue: string,
+  { db, claim, leaving }: OpeningOptions,
+  waitMsMax: number,
+): Promise<ClaimedMemory & { readonly claimedAt: number }> {
+  const deadline = performance.now() + waitMsMax
   for (;;) {
+    const claimedAt = performance.now()
     const answer = await claimMemory(db, claim)
-    if ('checkpoint' in answer) return answer
+    if ('checkpoint' in answer) return { ...answer, claimedAt }
     const { worker, heldForMs } = answer
-    if (performance.now() > deadline) throw new PosthornError('QUEUE_TAKEN', { queue, worker, heldForMs })
+    if (leaving.aborted || performance.now() > deadline)
+      throw new PosthornError('QUEUE_TAKEN', { queue, worker, heldForMs })
     await delay(claimEveryMs)
   }
+}
+
+function takenMeanwhile(queue: string): PosthornError {
+  return new PosthornError('QUEUE_TAKEN', { queue, worker: 'another', heldForMs: memoryHeldMs })
 }
 
 async function load(
@@ -90,13 +107,9 @@ async function load(
     if (last === undefined) return { recovered, exhausted }
     recovered += page.length
     // Loading may take longer than a claim lasts.
-    if (!(await renewMemory(db, claim)))
-      throw new PosthornError('QUEUE_TAKEN', {
-        queue: queue.subscription.name,
-        worker: 'another',
-        heldForMs: memoryHeldMs,
-      })
-    queue.hold.kept(performance.now())
+    const renewedAt = performance.now()
+    if (!(await renewMemory(db, claim))) throw takenMeanwhile(queue.subscription.name)
+    queue.hold.kept(renewedAt)
     after = last.event.id
   }
 }

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Database } from '../db/database.ts'
 import { type CheckpointRequest, checkpointMemory } from '../operations/checkpoint-memory.ts'
 import type { Checkpoint } from '../operations/checkpoints.ts'
@@ -13,6 +14,8 @@ export interface PersisterOptions {
   readonly clock: MemoryClock
   /** How long a statement took. */
   readonly persisted: (queue: MemoryQueue, ms: number) => void
+  /** The queue is surely ours again: its attempts can begin. */
+  readonly regained: () => void
   /** Another process has the queue. */
   readonly lost: (queue: MemoryQueue) => void
   readonly trouble: (error: unknown, doing: string) => void
@@ -28,6 +31,8 @@ const soonMs = 5
 const checkpointMs = 60_000
 const compactRowsMax = 5_000
 const compactFrom = 1_000
+const lastTriesMax = 10
+const lastTryMs = 300
 
 /** Writes what has changed in one queue, beside the work: when enough has come in, or some time has passed. */
 export class Persister {
@@ -99,6 +104,19 @@ export class Persister {
     return checkpointMemory(this.#options.db, { subscription: subscription.no, token, reason })
   }
 
+  /** The last chance of what is in memory only: the database may be away for a moment. */
+  async checkpointAtLast(): Promise<void> {
+    for (let tries = 1; ; tries++) {
+      try {
+        await this.checkpoint('stop')
+        return
+      } catch (error) {
+        if (tries === lastTriesMax) throw error
+        await delay(lastTryMs)
+      }
+    }
+  }
+
   /** Removes what the checkpoint covers. */
   async compact(): Promise<void> {
     const request = { subscription: this.#queue.subscription.no, rowsMax: compactRowsMax }
@@ -133,8 +151,8 @@ export class Persister {
   }
 
   async #persistPage(page: Page): Promise<void> {
-    const { db, clock, persisted, lost } = this.#options
-    const { subscription, token, ledger, depth } = this.#queue
+    const { db, clock, persisted, lost, regained } = this.#options
+    const { subscription, token, ledger, depth, hold } = this.#queue
     const askedAt = performance.now()
     const { checkpoint, settled, tally } = page
     try {
@@ -150,7 +168,9 @@ export class Persister {
       }
       ledger.saved(page)
       clock.set(nowMs)
-      this.#queue.hold.kept(askedAt)
+      const wasOurs = hold.isOurs(performance.now())
+      hold.kept(askedAt)
+      if (!wasOurs) regained()
     } catch (error) {
       ledger.failed(page)
       throw error

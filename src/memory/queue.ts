@@ -25,6 +25,8 @@ export interface MemoryQueueOptions {
   readonly token: number
   /** All events up to here are settled. */
   readonly checkpoint: number
+  /** Monotonic: when the statement was sent that claimed it. */
+  readonly claimedAt: number
   /** By the clock of the database. */
   readonly now: () => number
   /** A lane has nothing left in memory. */
@@ -40,7 +42,7 @@ export class MemoryQueue {
   subscription: Subscription
   readonly token: number
   readonly ledger: Ledger
-  readonly hold = new Hold()
+  readonly hold: Hold
   readonly #now: () => number
   readonly #emptied: () => void
   readonly #lanes = new Map<string, Lane>()
@@ -50,9 +52,10 @@ export class MemoryQueue {
   #retries = 0
   #chars = 0
 
-  constructor({ subscription, token, checkpoint, now, emptied }: MemoryQueueOptions) {
+  constructor({ subscription, token, checkpoint, claimedAt, now, emptied }: MemoryQueueOptions) {
     this.subscription = subscription
     this.token = token
+    this.hold = new Hold(claimedAt)
     this.ledger = new Ledger(checkpoint)
     this.#now = now
     this.#emptied = emptied
@@ -110,9 +113,9 @@ export class MemoryQueue {
   lease(want: Want, leaseMs: number): MemoryRun[] {
     this.#waiting.promote(this.#now())
     const runs: MemoryRun[] = []
-    if (this.hold.isDoubtful) return runs
+    if (!this.hold.isOurs(performance.now())) return runs
     let left = want.eventsMax
-    while (left > 0 && runs.length < Math.max(want.runsMax, 1) && this.hold.isOpen) {
+    while (left > 0 && runs.length < Math.max(want.runsMax, 1)) {
       const next = this.#waiting.next()
       if (next === undefined || (headOf(next).isSuspect && (!want.suspects || runs.length > 0))) break
       const run = new MemoryRun(this, ++this.#runs, new Date(this.#now() + leaseMs), headOf(next))

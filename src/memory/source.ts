@@ -2,6 +2,7 @@ import type {
   Beat,
   Completion,
   HeldLease,
+  Isolated,
   LeaseAnswer,
   SettleAnswer,
   SettleDelivery,
@@ -16,8 +17,10 @@ import {
   awaitMemoryCompletion,
   completeMemoryIn,
   isCompletedInMemory,
+  isCompletedInMemoryBy,
 } from '../operations/complete-memory.ts'
 import { markMemory } from '../operations/mark-memory.ts'
+import { checkSnapshot, markNow } from '../operations/snapshot.ts'
 import type { MemoryClock } from './clock.ts'
 import type { Entry, MemoryDelivery, MemoryRun } from './entry.ts'
 import type { Persister } from './persister.ts'
@@ -69,7 +72,10 @@ export class MemorySource implements Source {
   }
 
   async peek(subscriptions: readonly number[]): Promise<boolean> {
-    return subscriptions.some((no) => this.#options.queue(no)?.hasReady)
+    return subscriptions.some((no) => {
+      const queue = this.#options.queue(no)
+      return queue?.hasReady && queue.hold.isOurs(performance.now())
+    })
   }
 
   async settle(settlements: readonly SettleDelivery[]): Promise<SettleAnswer[]> {
@@ -104,14 +110,20 @@ export class MemorySource implements Source {
   }
 
   /** Nobody else needs what a transaction locks, so it stays where it is. */
-  async isolate(delivery: LeasedDelivery): Promise<LeasedRun | undefined> {
-    return queueOf(delivery).isLost ? undefined : delivery.run
+  async isolate(delivery: LeasedDelivery): Promise<Isolated | undefined> {
+    if (queueOf(delivery).isLost) return undefined
+    return { run: delivery.run, mark: await markNow(this.#options.db) }
   }
 
-  async completeIn(tx: CallerTransaction, { delivery }: Completion): Promise<boolean> {
+  /** The queue's token is read by the caller's snapshot: an older one would name a holder that is gone. */
+  async completeIn(tx: CallerTransaction, { delivery, mark }: Completion): Promise<boolean> {
+    const { db } = this.#options
     const { entry } = delivery as MemoryDelivery
+    const name = nameOf(delivery)
+    if (entry.completesIn && (await isCompletedInMemoryBy(tx, db, name))) return true
+    await checkSnapshot(tx, mark)
     entry.completesIn = true
-    return completeMemoryIn(tx, this.#options.db, nameOf(delivery))
+    return completeMemoryIn(tx, db, name)
   }
 
   /** What is completed is settled: the runner does not say so again. */
@@ -162,7 +174,7 @@ export class MemorySource implements Source {
     if (entry.completesIn && entry.state === 'out') {
       if (await awaitMemoryCompletion(db, nameOf(delivery))) {
         this.#finish(delivery, settled.executionMs)
-        return 'settled'
+        return 'completed'
       }
       entry.completesIn = false
     }

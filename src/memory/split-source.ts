@@ -2,6 +2,7 @@ import type {
   Beat,
   Completion,
   HeldLease,
+  Isolated,
   LeaseAnswer,
   SettleAnswer,
   SettleDelivery,
@@ -11,13 +12,14 @@ import type {
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
 import type { CallerTransaction } from '../domain/transaction.ts'
 import { MemoryRun } from './entry.ts'
+import type { MemoryQueue } from './queue.ts'
 import type { MemorySource } from './source.ts'
 
 export interface SplitSourceOptions {
   readonly memory: MemorySource
   readonly database: Source
-  /** This subscription's queue is in memory, though some of what it is owed may be in the database. */
-  readonly isInMemory: (subscription: number) => boolean
+  /** Undefined: this subscription's queue is not in memory. If it is, some of what it is owed may be in the database. */
+  readonly queue: (subscription: number) => MemoryQueue | undefined
   /** Whether a run of the database has to wait for what its lane has in memory. */
   readonly holdsBack: (run: LeasedRun) => boolean
   /** Hands the runner what the database had. */
@@ -39,16 +41,19 @@ export class SplitSource implements Source {
   }
 
   /** What memory has is given at once, whatever the database does: it is asked beside, or if memory has nothing. */
-  async lease(wants: readonly Want[]): Promise<LeaseAnswer> {
-    const { memory, database, isInMemory } = this.#options
+  async lease(allWants: readonly Want[]): Promise<LeaseAnswer> {
+    const { memory, database, queue } = this.#options
+    const now = performance.now()
+    const wants = allWants.filter(({ subscription }) => this.#isOurs(subscription, now))
+    if (wants.length === 0) return { runs: [], again: false }
     const runs = memory.take(wants)
     if (runs.length === 0 && this.#asking === undefined) return database.lease(wants)
     if (runs.length === 0) {
       await this.#asking
       return { runs, again: true }
     }
-    const isDue = performance.now() - this.#askedAt >= askEveryMs
-    const rest = isDue ? wants : wants.filter(({ subscription }) => !isInMemory(subscription))
+    const isDue = now - this.#askedAt >= askEveryMs
+    const rest = isDue ? wants : wants.filter(({ subscription }) => queue(subscription) === undefined)
     if (rest.length > 0 && this.#asking === undefined) this.#asking = this.#ask(rest)
     return { runs, again: true }
   }
@@ -89,6 +94,15 @@ export class SplitSource implements Source {
     return !this.settlesApart(run) && this.#options.holdsBack(run)
   }
 
+  /** Also for a run of the database: another process may have older events of the same lane in memory. */
+  mayBegin(run: LeasedRun, now: number): boolean {
+    return run instanceof MemoryRun ? run.queue.hold.isOurs(now) : this.#isOurs(run.subscription, now)
+  }
+
+  #isOurs(subscription: number, now: number): boolean {
+    return this.#options.queue(subscription)?.hold.isOurs(now) ?? true
+  }
+
   async heartbeat(beats: readonly Beat[]): Promise<readonly HeldLease[]> {
     const { memory, database } = this.#options
     const [inMemory, stored] = split(beats, ({ run }) => run)
@@ -115,7 +129,7 @@ export class SplitSource implements Source {
     if (stored.length > 0) await database.releaseSome?.(stored)
   }
 
-  isolate(delivery: LeasedDelivery): Promise<LeasedRun | undefined> {
+  isolate(delivery: LeasedDelivery): Promise<Isolated | undefined> {
     return this.#sourceOf(delivery).isolate(delivery)
   }
 

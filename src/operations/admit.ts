@@ -1,7 +1,7 @@
 import { type Database, defineStatement } from '../db/database.ts'
 
 export interface Admission {
-  /** Another process is admitting right now; what it can't see yet waits for the next one. */
+  /** Somebody else is admitting right now, or has locked what could move on: worth another look in a moment. */
   readonly busy: boolean
   readonly moved: number
   /** Nothing that could be seen was left behind. */
@@ -14,8 +14,7 @@ export interface Admission {
  */
 export class Admitter {
   readonly #db: Database
-  #since: string | null = null
-  #era: string | null = null
+  #seen: Seen = nothingSeen
   #admittedAt = Number.NEGATIVE_INFINITY
 
   constructor(db: Database) {
@@ -29,24 +28,26 @@ export class Admitter {
 
   async admit(): Promise<Admission> {
     this.#admittedAt = performance.now()
-    const values = [this.#since, this.#era, admittedEventsMax]
-    const rows = await this.#db.once<AdmitRow>(admitStatement(this.#db), values, {
+    const rows = await this.#db.once<AdmitRow>(admitStatement(this.#db), [...this.#seen, admittedEventsMax], {
       durable: false,
       indexPlans: true,
     })
-    const [busy, moved, drained, seen, era] = rows[0] as AdmitRow
-    if (drained) {
-      this.#since = seen
-      this.#era = era
-    }
+    const [busy, moved, drained, ...seen] = rows[0] as AdmitRow
+    if (seen[3] !== null) this.#seen = seen
     return { busy, moved, drained }
   }
 
   /** After a reconnect the server may be another one, whose transaction numbers mean nothing to us. */
   forget(): void {
-    this.#since = null
+    this.#seen = nothingSeen
   }
 }
+
+/** Waits for the admission under way, and keeps others from beginning until the transaction ends. */
+export const lockAdmissions = defineStatement(
+  'lock_admissions',
+  `select pg_advisory_xact_lock(hashtextextended('__schema__', 7001))`,
+)
 
 const admitEveryMs = 50
 /** Bounds one admission, and with it the time that others find it busy. */
@@ -54,7 +55,13 @@ const admittedEventsMax = 10_000
 
 const admitStatement = defineStatement(
   'admit',
-  'select busy, moved, drained, seen::text, era::text from __schema__.admit($1::text::pg_snapshot, $2::text::uuid, $3)',
+  `select busy, moved, drained, seen_id::text, seen_xid::text, seen_pending::text, era::text
+  from __schema__.admit($1::text::bigint, $2::text::xid8, $3::text::xid8[], $4::text::uuid, $5)`,
 )
 
-type AdmitRow = [busy: boolean, moved: number, drained: boolean, seen: string, era: string]
+/** How far an admission has looked, as the next one wants it. */
+type Seen = readonly [id: string | null, xid: string | null, pending: string | null, era: string | null]
+
+const nothingSeen: Seen = [null, null, null, null]
+
+type AdmitRow = [busy: boolean, moved: number, drained: boolean, ...seen: Seen]

@@ -28,6 +28,10 @@ export interface EndpointChange {
 const unreachableMax = 3
 /** After so long nobody expects it to come back by itself. */
 const suspendedHoursMax = 72
+/** Between two probes, give or take a tenth. */
+const probeSecondsMax = 60
+/** SQL: how long whoever took a probe has for it. */
+const probeLeaseMs = (row: string) => `(2 * coalesce(${row}.timeout_ms, 10000) + 10000)`
 /** With so many under way it has recovered, unless it never gets as many. */
 const rampMax = 50
 
@@ -79,7 +83,8 @@ const reportStatement = defineStatement(
   state as materialized (
     select e.subscription, s.name, s.status, s.ramp, s.max_concurrency, s.rate_per_second, e.suspended_at, e.resumes_as,
       e.probes as probes_before, g.reached, g.unreachable, g.probes, g.is_gone, g.error,
-      e.suspended_at > __schema__.clock() - g.age_ms * interval '1 ms' as is_outdated,
+      -- one that was suspended in the future was so before the clock was set back
+      e.suspended_at between __schema__.clock() - g.age_ms * interval '1 ms' and __schema__.clock() as is_outdated,
       g.unreachable + case when g.reached > 0 then 0 else e.unreachable end as in_a_row
     from given g
     join __schema__.endpoints e on e.subscription = g.subscription
@@ -129,7 +134,7 @@ const reportStatement = defineStatement(
       probe_at = case
         when p.next_status <> 'suspended' then null
         when p.status = 'suspended' and p.probes = 0 then e.probe_at
-        else __schema__.clock() + (1 + 0.1 * random()) * interval '1 s' * least(60, 5 * 2 ^
+        else __schema__.clock() + (1 + 0.1 * random()) * interval '1 s' * least(${probeSecondsMax}, 5 * 2 ^
           case when p.status = 'suspended' then least(p.probes_before + p.probes, 10) else 0 end)
       end,
       last_error = coalesce(p.error, e.last_error),
@@ -146,7 +151,7 @@ const reportStatement = defineStatement(
     delete from __schema__.limits l
     using paced p
     where l.subscription = p.subscription and l.subscription = any($1)
-      and p.ramp is not null and p.next_ramp is null and num_nonnulls(p.max_concurrency, p.rate_per_second) = 0
+      and p.ramp is not null and not __schema__.is_limited(p.max_concurrency, p.rate_per_second, p.next_ramp)
   )
   select p.subscription, p.name, p.status, p.next_status, p.error
   from paced p
@@ -163,7 +168,9 @@ const takeStatement = defineStatement(
     select e.subscription, s.timeout_ms
     from __schema__.endpoints e
     join __schema__.subscriptions s on s.no = e.subscription
-    where e.probe_at <= __schema__.clock() and s.status = 'suspended'
+    where s.status = 'suspended'
+      -- a probe is never further away, unless the clock was set back
+      and e.probe_at not between __schema__.clock() and __schema__.clock() + (${probeSecondsMax} * 1100 + ${probeLeaseMs('s')}) * interval '1 ms'
     order by e.probe_at
     limit $1
     for update of e skip locked
@@ -176,7 +183,7 @@ const takeStatement = defineStatement(
       and r.due_at > __schema__.clock() and r.due_at <= __schema__.clock() + interval '6 s'
   )
   update __schema__.endpoints e
-  set probe_at = __schema__.clock() + (2 * coalesce(d.timeout_ms, 10000) + 10000) * interval '1 ms'
+  set probe_at = __schema__.clock() + ${probeLeaseMs('d')} * interval '1 ms'
   from due d
   where e.subscription = d.subscription
   returning e.subscription`,

@@ -64,7 +64,7 @@ const buryStatement = defineStatement(
       s.id, $4, s.id
     from stored s
     where s.id = $3 and $4 is not null
-    on conflict (subscription, ordering_key) where ordering_key is not null and state <> 'delayed' do update
+    on conflict (subscription, ordering_key) where ordering_key is not null and state not in ('delayed', 'held') do update
     set state = 'blocked', event_ids = excluded.event_ids || r.event_ids, first_id = excluded.first_id,
       blocked_by = excluded.blocked_by, due_at = null, token = null, granted = null, attempts = 0, failures = 0
   )

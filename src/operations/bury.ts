@@ -1,7 +1,7 @@
 import { type Database, defineStatement } from '../db/database.ts'
 import { PosthornError } from '../errors.ts'
 import type { Admitter } from './admit.ts'
-import { admitArrivals, roundsMax, takeOut } from './take-out.ts'
+import { admitArrivals, roundsMax, takeOut, untilNextRound } from './take-out.ts'
 
 export interface DeliveryRequest {
   readonly eventId: number
@@ -39,6 +39,7 @@ export async function buryWaiting(
     const [row] = await db.once<BuriedRow>(buryStatement(db), values, {})
     if (row !== undefined) return { name: row[0], type: row[1], stopsLane: row[2] }
     if (!(await waits(db, request))) return undefined
+    await untilNextRound()
   }
   throw new PosthornError('STILL_MOVING', { eventId, rounds: roundsMax })
 }
@@ -55,7 +56,7 @@ const buryStatement = defineStatement(
   'bury_waiting',
   `with ${takeOut({
     runs: isFree('$1'),
-    stops: `($4 and h.ordering_key is not null and h.state not in ('leased', 'delayed', 'blocked') and h.event_ids[1] = any($1)
+    stops: `($4 and h.ordering_key is not null and h.state not in ('leased', 'delayed', 'held', 'blocked') and h.event_ids[1] = any($1)
       and exists (
         select 1 from __schema__.subscriptions p where p.no = h.subscription and p.on_exhausted = 'block'))`,
   })},

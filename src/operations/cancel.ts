@@ -1,8 +1,9 @@
 import { numberArray, textArray } from '../db/array.ts'
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
+import { checkEventIds } from '../domain/id.ts'
 import { PosthornError } from '../errors.ts'
 import type { Admitter } from './admit.ts'
-import { admitArrivals, roundsMax, takeOut } from './take-out.ts'
+import { admitArrivals, roundsMax, takeOut, untilNextRound } from './take-out.ts'
 
 export interface CancelRequest {
   readonly eventIds: readonly number[]
@@ -29,21 +30,30 @@ export interface Cancelled {
 }
 
 /**
- * Cancels what waits wherever it is, arrivals included. Throws CANCEL_UNFINISHED if some of it kept moving: what
- * was cancelled stays so, and doing it again goes on.
+ * Cancels what waits wherever it is, arrivals included. Throws CANCEL_UNFINISHED if some of it kept moving, or if the
+ * database went away halfway: what was cancelled stays so, and doing it again goes on.
  */
 export async function cancelEvents(
   db: Database,
   admitter: Admitter,
   request: CancelRequest,
 ): Promise<Cancelled[]> {
+  checkEventIds(request.eventIds)
   const cancelled = new Map<string, Cancelled>()
+  const unfinished = (rounds: number, options?: ErrorOptions) =>
+    new PosthornError('CANCEL_UNFINISHED', { events: request.eventIds.length, rounds }, options)
   for (let round = 0; round < roundsMax; round++) {
-    await admitArrivals(admitter)
-    for (const one of await cancel(db, request)) cancelled.set(`${one.eventId}/${one.subscription}`, one)
-    if (!(await escaped(db, request))) return [...cancelled.values()]
+    try {
+      await admitArrivals(admitter)
+      for (const one of await cancel(db, request)) cancelled.set(`${one.eventId}/${one.subscription}`, one)
+      if (!(await escaped(db, request))) return [...cancelled.values()]
+    } catch (error) {
+      // The caller must not take it that nothing was done.
+      throw cancelled.size === 0 ? error : unfinished(round + 1, { cause: error })
+    }
+    await untilNextRound()
   }
-  throw new PosthornError('CANCEL_UNFINISHED', { events: request.eventIds.length, rounds: roundsMax })
+  throw unfinished(roundsMax)
 }
 
 /**
@@ -159,7 +169,7 @@ const cancelRowsStatement = defineStatement(
     insert into __schema__.inbox (subscription, ordering_keys, positions, concurrency_keys)
     select h.subscription, array_agg(h.ordering_key), array_agg(h.position), array_agg(h.concurrency_key)
     from hit_runs h
-    where num_nonnulls(h.ordering_key, h.concurrency_key) > 0 and h.state not in ('delayed', 'blocked')
+    where num_nonnulls(h.ordering_key, h.concurrency_key) > 0 and h.state not in ('delayed', 'held', 'blocked')
     group by h.subscription
   )
   select h.event_id, h.subscription, false from hit h`,

@@ -1,5 +1,6 @@
 import { type Database, defineStatement } from '../db/database.ts'
-import { checkPaging, checkTime, encodeCursor, type Paging, uuidForm } from './paging.ts'
+import { checkOptions } from '../domain/known-names.ts'
+import { checkPaging, checkTime, type Paging, pagingOptions, uuidForm } from './paging.ts'
 import { readAtOnce } from './reader.ts'
 
 export type CheckpointReason = 'requested' | 'interval' | 'stop' | 'threshold'
@@ -53,7 +54,7 @@ const checkpointStatement = defineStatement(
     select q.id, s.no, q.queue_metrics, q.head_mark
     from __schema__.event_queue_state q
     join __schema__.subscriptions s on s.name = q.id and s.status <> 'deleted' and s.storage = 'database'
-    where case when $1::int[] is null then q.checked_at < __schema__.clock() - interval '50 s' else s.no = any($1::int[]) end
+    where case when $1::int[] is null then q.checked_at not between __schema__.clock() - interval '50 s' and __schema__.clock() else s.no = any($1::int[]) end
     order by q.checked_at
     limit $3
     for update of q
@@ -110,10 +111,11 @@ export async function listCheckpoints(
   queue: string,
   filter: CheckpointFilter = {},
 ): Promise<CheckpointPage> {
+  checkOptions(filter, { ...pagingOptions, since: true, until: true }, 'a list of checkpoints')
   const { since, until } = filter
   checkTime('since', since)
   checkTime('until', until)
-  const { limit, offset, after, order } = checkPaging(filter, uuidForm)
+  const { limit, offset, after, order, cursorAt } = checkPaging('checkpoints', { ...filter, queue }, uuidForm)
   return readAtOnce(db, async (reader) => {
     const values = [queue, since ?? null, until ?? null, after, limit + 1, offset]
     const rows = await reader.run<CheckpointRow>(listStatements[order](db), values)
@@ -121,7 +123,7 @@ export async function listCheckpoints(
     const last = checkpoints.at(-1)
     return {
       checkpoints,
-      nextCursor: rows.length > limit && last !== undefined ? encodeCursor(order, last.id) : null,
+      nextCursor: rows.length > limit && last !== undefined ? cursorAt(last.id) : null,
     }
   })
 }

@@ -11,8 +11,8 @@ export interface ChoiceRequest {
   readonly after: number
   /** and up to this one. */
   readonly lastId: number
-  /** Dead letters that were buried later do not count, as PostgreSQL writes times; null: those until now do. */
-  readonly asOf: string | null
+  /** Dead letters with a higher number were buried later and do not count; null: all there are do. */
+  readonly lastLetter: number | null
   readonly deliveriesMax: number
   readonly seenMax: number
 }
@@ -30,11 +30,11 @@ export async function chooseDeliveries(
   db: { readonly schema: string },
   request: ChoiceRequest,
 ): Promise<Choice> {
-  const { plan, subscription, after, lastId, asOf, deliveriesMax, seenMax } = request
+  const { plan, subscription, after, lastId, lastLetter, deliveriesMax, seenMax } = request
   const stretch = [subscription, after, lastId, deliveriesMax, seenMax]
   const [row] =
     plan.kind === 'recover'
-      ? await tx.run<ChoiceRow>(chooseLetters(db), [...stretch, ...letterValues(plan.request), asOf])
+      ? await tx.run<ChoiceRow>(chooseLetters(db), [...stretch, ...letterValues(plan.request), lastLetter])
       : plan.request.event_ids === null
         ? await tx.run<ChoiceRow>(chooseInRange(db), [...stretch, ...eventValues(plan.request)])
         : await tx.run<ChoiceRow>(chooseByIds(db), [
@@ -76,7 +76,7 @@ const chooseLetters = defineStatement(
   `with seen as materialized (
     select d.event_id,
       d.kind = any($6::text[]) and d.buried_at >= $7 and (d.buried_at < $8 or $8::timestamptz is null)
-        and d.buried_at <= coalesce($9::timestamptz, __schema__.clock()) as fits
+        and (d.no <= $9 or $9::bigint is null) as fits
     from __schema__.dead_letters d
     where d.subscription = $1 and d.redriven_at is null and d.event_id > $2 and d.event_id <= $3::bigint
     order by d.event_id
@@ -117,7 +117,7 @@ function chooseEvents(from: string): string {
         when right($8, 2) = '.*' then starts_with((w.event).type, left($8, -1))
         else (w.event).type = $8
       end
-      and ($9::jsonb is null or __schema__.meets($9, (w.event).payload, __schema__.event_fields(w.event)))
+      and ($9::jsonb is null or __schema__.meets($9, __schema__.readable((w.event).payload), __schema__.event_fields(w.event)))
       and (w.event).purged_at is null
       and ($1 = any((w.event).owed) or $1 = any(__schema__.owed_by(w.event)))
     order by w.id

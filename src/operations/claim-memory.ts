@@ -32,7 +32,11 @@ export async function claimMemory(
   const values = [subscription, token, worker, memoryHeldMs]
   const [row] = await db.once<[checkpoint: number, crashes: number]>(claimStatement(db), values, {})
   if (row !== undefined) return { checkpoint: row[0], crashes: row[1] }
-  const [holder] = await db.run<[worker: string | null, ms: number]>(holderStatement(db), [subscription])
+  const [holder] = await db.once<[worker: string | null, ms: number]>(
+    holderStatement(db),
+    [subscription, memoryHeldMs],
+    {},
+  )
   return { worker: holder?.[0] ?? '', heldForMs: holder?.[1] ?? 0 }
 }
 
@@ -57,11 +61,13 @@ const claimStatement = defineStatement(
   returning q.checkpoint, q.crashes`,
 )
 
+/** A claim that lasts for longer than any was made before the clock was set back: its holder has to renew it. */
 const holderStatement = defineStatement(
   'memory_holder',
-  `select q.worker, greatest(date_part('epoch', q.held_until - __schema__.clock()) * 1000, 0)
-  from __schema__.memory_queues q
-  where q.subscription = $1 and q.token is not null`,
+  `update __schema__.memory_queues q
+  set held_until = least(q.held_until, __schema__.clock() + $2 * interval '1 ms')
+  where q.subscription = $1 and q.token is not null
+  returning q.worker, greatest(date_part('epoch', q.held_until - __schema__.clock()) * 1000, 0)`,
 )
 
 const renewStatement = defineStatement(

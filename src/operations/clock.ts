@@ -8,6 +8,17 @@ export async function readClock(db: Database): Promise<number> {
 
 const readStatement = defineStatement('read_clock', `select date_part('epoch', __schema__.clock()) * 1000`)
 
+/** How far the clock has been moved, in ms. */
+export async function readClockOffset(db: Database): Promise<number> {
+  const [row] = await db.run<[offsetMs: number]>(offsetStatement(db), [])
+  return row?.[0] as number
+}
+
+const offsetStatement = defineStatement(
+  'read_clock_offset',
+  `select round(date_part('epoch', __schema__.clock() - statement_timestamp()) * 1000)::float8`,
+)
+
 /**
  * Moves the one clock of a schema, for tests: every session sees it at once. Replacing the function is all
  * there is to it, so production pays nothing for the possibility.

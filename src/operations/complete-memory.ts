@@ -1,5 +1,5 @@
 import { type Database, defineStatement } from '../db/database.ts'
-import type { CallerTransaction } from '../domain/transaction.ts'
+import { type CallerTransaction, rowsOf } from '../domain/transaction.ts'
 
 export interface MemoryDeliveryName {
   readonly subscription: number
@@ -13,8 +13,8 @@ export async function completeMemoryIn(
   db: { readonly schema: string },
   { subscription, token, eventId }: MemoryDeliveryName,
 ): Promise<boolean> {
-  const { rows } = await tx.query(completeStatement(db).text, [subscription, token, eventId])
-  return rows.length > 0
+  const answer = await tx.query(completeStatement(db).text, [subscription, token, eventId])
+  return rowsOf(answer).length > 0
 }
 
 export async function isCompletedInMemory(
@@ -23,6 +23,16 @@ export async function isCompletedInMemory(
 ): Promise<boolean> {
   const rows = await db.run(isCompletedStatement(db), [subscription, eventId])
   return rows.length > 0
+}
+
+/** Whether this transaction itself has completed it, and has not ended: it sees so, and nobody else does. */
+export async function isCompletedInMemoryBy(
+  tx: CallerTransaction,
+  db: Database,
+  delivery: MemoryDeliveryName,
+): Promise<boolean> {
+  const answer = await tx.query(isCompletedStatement(db).text, [delivery.subscription, delivery.eventId])
+  return rowsOf(answer).length > 0 && !(await isCompletedInMemory(db, delivery))
 }
 
 /**

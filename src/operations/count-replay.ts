@@ -49,7 +49,7 @@ async function lookThrough(tx: Connection, db: Database, { after, ...search }: S
   let reached = after
   for (let seen = 0; seen < countedMax; seen += seenMax) {
     const choice = await chooseDeliveries(tx, db, {
-      ...{ ...search, after: reached, asOf: null, deliveriesMax: seenMax, seenMax },
+      ...{ ...search, after: reached, lastLetter: null, deliveriesMax: seenMax, seenMax },
     })
     for (const id of choice.eventIds) eventIds.push(id)
     reached = choice.reached
@@ -82,14 +82,14 @@ const lastLetter = defineStatement(
   where d.subscription = $1 and d.redriven_at is null`,
 )
 
-/** A publish has the time at which it began and draws its ids while it runs, hence the minutes: see event_id_at. */
+/** Wide enough to miss nothing: which of these events are of the time asked for is judged one by one. */
 const boundsStatement = defineStatement(
   'bound_replay',
   `select
     case when $1::timestamptz is null then 0
-      else coalesce(__schema__.event_id_at($1 - interval '1 min'), 1) - 1 end,
+      else coalesce(__schema__.event_id_at($1 - __schema__.time_disorder()), 1) - 1 end,
     least(coalesce(l.id, 0), case when $2::timestamptz is not null
-      then coalesce(__schema__.event_id_at($2 + interval '1 min'), 1) - 1 end),
+      then coalesce(__schema__.event_id_at($2 + __schema__.time_disorder()), 1) - 1 end),
     case when $1 is null or $1 < o.created_at then o.created_at end
   from (select max(e.id) as id from __schema__.events e) as l
   left join (select e.created_at from __schema__.events e order by e.id limit 1) as o on true`,

@@ -48,7 +48,7 @@ export async function createReplay(db: Database, request: NewReplay): Promise<Cr
 
 /** Held to the end of the transaction, so that of many callers who ask for the same only one finds nothing. */
 async function lockIdentical(tx: Connection, db: Database, what: string): Promise<void> {
-  await tx.query('select pg_advisory_xact_lock(hashtextextended($1, 7002))', [`${db.schema} ${what}`])
+  await tx.query('select pg_advisory_xact_lock(hashtextextended($1, 7004))', [`${db.schema} ${what}`])
 }
 
 const findStatement = defineStatement(
@@ -64,9 +64,10 @@ const findStatement = defineStatement(
 
 const insertStatement = defineStatement(
   'create_replay',
-  `insert into __schema__.replays (id, subscription, kind, request, fingerprint, total, total_is_estimate, reached, last_id,
+  `insert into __schema__.replays (id, subscription, kind, request, fingerprint, total, total_is_estimate, reached, last_id, last_letter,
     removed, oldest_kept_at, rate_per_second, tokens, refilled_at, due_at, created_at, created_by)
-  select __schema__.uuid_v7(), s.no, $2, $3::json, $4, $5, $6, $7, $8, $9, $10, $11::float8,
+  select __schema__.uuid_v7(), s.no, $2, $3::json, $4, $5, $6, $7, $8,
+    case when $2 = 'recover' then pg_sequence_last_value('__schema__.dead_letters_no_seq'::regclass) end, $9, $10, $11::float8,
     greatest($11, 1), __schema__.clock(), __schema__.clock(), __schema__.clock(), $12
   from __schema__.subscriptions s
   where s.no = $1 and s.status <> 'deleted'

@@ -1,12 +1,13 @@
 import { type Database, defineStatement } from '../db/database.ts'
+import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import {
   badOption,
   type CheckedPaging,
   checkPaging,
   checkTime,
   checkWhole,
-  encodeCursor,
   type Paging,
+  pagingOptions,
   type Total,
   totalMax,
   uuidForm,
@@ -79,7 +80,7 @@ export async function listDeadLetterHeads(
 async function readPage<Letter extends DeadLetterHead>(
   reader: Reader,
   filter: DeadLetterFilter,
-  { limit, offset, after, order }: CheckedPaging,
+  { limit, offset, after, order, cursorAt }: CheckedPaging,
   columns: string,
 ): Promise<DeadLetterPage<Letter>> {
   const values: unknown[] = []
@@ -97,16 +98,21 @@ async function readPage<Letter extends DeadLetterHead>(
   )
   const deadLetters = rows.slice(0, limit)
   const last = deadLetters.at(-1)
-  const nextCursor = rows.length > limit && last !== undefined ? encodeCursor(order, last.id) : null
+  const nextCursor = rows.length > limit && last !== undefined ? cursorAt(last.id) : null
   return { deadLetters, ...total, nextCursor }
 }
 
 /**
  * The ids of those that can be redriven, in the order of their events, so that the lanes keep it. What cannot, because
- * its subscription or its event is gone or purged, would stand in the way of the rest for ever.
+ * its subscription or its event is gone or purged, would stand in the way of the rest for ever. A filter that leaves
+ * nothing out is refused: it is more likely a slip than the wish to retry every dead letter there is.
  */
 export async function chooseLetters(db: Database, filter: DeadLetterFilter, max: number): Promise<string[]> {
   checkFilter(filter)
+  if (narrowing.every((name) => filter[name] === undefined)) {
+    const expected = `given: at least one of ${narrowing.join(', ')} (since: new Date(0) means all)`
+    throw badOption('filter', expected, undefined)
+  }
   return readAtOnce(db, async (reader) => {
     const values: unknown[] = []
     const conditions = conditionsOf({ ...filter, includeRedriven: false }, values)
@@ -126,6 +132,8 @@ export async function chooseLetters(db: Database, filter: DeadLetterFilter, max:
     return rows.map(({ id }) => id)
   })
 }
+
+const narrowing = ['subscription', 'eventId', 'eventType', 'kind', 'since', 'until'] as const
 
 /** The dead letter that a delivery is now, if it is one. */
 export async function openLetter(
@@ -169,7 +177,14 @@ const openStatement = defineStatement(
   limit 1`,
 )
 
+const filterNames: NamesOf<DeadLetterFilter> = {
+  ...pagingOptions,
+  ...{ subscription: true, eventId: true, eventType: true, kind: true, since: true, until: true },
+  includeRedriven: true,
+}
+
 function checkFilter(filter: DeadLetterFilter): CheckedPaging {
+  checkOptions(filter, filterNames, 'a list of dead letters')
   const { kind, subscription, eventId } = filter
   if (kind !== undefined && kind !== 'buried' && kind !== 'expired') {
     throw badOption('kind', 'buried or expired', kind)
@@ -180,7 +195,7 @@ function checkFilter(filter: DeadLetterFilter): CheckedPaging {
   if (eventId !== undefined) checkWhole('eventId', eventId, 1, Number.MAX_SAFE_INTEGER)
   checkTime('since', filter.since)
   checkTime('until', filter.until)
-  return checkPaging(filter, uuidForm)
+  return checkPaging('dlq', filter, uuidForm)
 }
 
 function conditionsOf(filter: DeadLetterFilter, values: unknown[]): string[] {

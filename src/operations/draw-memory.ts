@@ -87,7 +87,7 @@ const drawStatement = defineStatement(
     join __schema__.subscriptions s on s.no = q.subscription
   )
   select r.version, date_part('epoch', __schema__.clock()) * 1000,
-    (select string_agg(nextval('__schema__.event_ids')::text, ',') from generate_series(1, $1::int)),
+    case when $1::int > 0 then array_to_string(__schema__.draw_event_ids($1, __schema__.clock()), ',') end,
     (select json_agg(json_build_array(t.type, o.owed, o.picky, coalesce(y.max_age_ms is not null, false)))
      from unnest($2::text[]) as t(type)
      cross join lateral __schema__.route(t.type, null) as o
@@ -97,7 +97,13 @@ const drawStatement = defineStatement(
       select json_agg(json_build_array(b.subscription, b.ordering_key)) from (
         select u.subscription, u.ordering_key
         from __schema__.runs u
-        where u.subscription = any($3) and u.ordering_key = any($5) and u.state <> 'delayed'
+        where u.subscription = any($3) and u.ordering_key = any($5) and u.state not in ('delayed', 'held')
+        union
+        -- what a drain held enters its lane only now
+        select u.subscription, u.ordering_key
+        from __schema__.holding_queues h
+        join __schema__.runs u on u.subscription = h.subscription and u.state = 'held'
+        where h.subscription = any($3) and u.ordering_key = any($5)
         union
         select l.subscription, l.ordering_key
         from __schema__.lane_queue l

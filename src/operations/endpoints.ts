@@ -11,11 +11,16 @@ export interface Endpoint extends EndpointDefinition {
   readonly lastError: string | null
   /** What requests are signed with, sealed, the newest first. */
   readonly secrets: readonly EndpointSecret[]
+  /** The values of headers that nobody is shown. */
+  readonly sealedHeaders: readonly SealedHeader[]
 }
+
+/** A subscriber's own headers, as they may be shown. Null: there is a value, sealed. */
+export type StoredHeaders = Readonly<Record<string, string | null>>
 
 export interface EndpointDefinition {
   readonly url: string
-  readonly headers: Readonly<Record<string, string>>
+  readonly headers: StoredHeaders
   readonly format: Format
   /** What statuses mean, where they mean something else than usual. */
   readonly rules: StatusRules
@@ -24,6 +29,15 @@ export interface EndpointDefinition {
 export interface SealedSecret {
   readonly id: string
   readonly sealed: string
+}
+
+export interface SealedHeader extends SealedSecret {
+  readonly name: string
+}
+
+/** What an endpoint is to be. Sealed values of headers that are not among `sealedHeaders` stay. */
+export interface EndpointChange extends EndpointDefinition {
+  readonly sealedHeaders: readonly SealedHeader[]
 }
 
 export interface EndpointSecret extends SealedSecret {
@@ -41,7 +55,7 @@ export async function writeEndpoint(
   tx: Connection,
   db: Schema,
   subscription: number,
-  { url, headers, format, rules }: EndpointDefinition,
+  { url, headers, format, rules, sealedHeaders }: EndpointChange,
 ): Promise<void> {
   await tx.run(writeStatement(db), [
     subscription,
@@ -50,12 +64,25 @@ export async function writeEndpoint(
     format,
     JSON.stringify(rules),
   ])
+  const kept = Object.keys(headers).filter(
+    (name) => headers[name] === null && !sealedHeaders.some((sealed) => sealed.name === name),
+  )
+  await tx.run(keepHeadersStatement(db), [subscription, kept])
+  for (const { id, name, sealed } of sealedHeaders) {
+    await tx.run(addHeaderStatement(db), [id, subscription, name, sealed])
+  }
 }
 
 /** Those that are valid now, the newest first. */
 export async function listSecrets(db: Database, subscription: number): Promise<SealedSecret[]> {
   const rows = await db.run<[id: string, sealed: string]>(secretsStatement(db), [subscription])
   return rows.map(([id, sealed]) => ({ id, sealed }))
+}
+
+/** The values of headers that nobody is shown. */
+export async function listHeaders(db: Database, subscription: number): Promise<SealedHeader[]> {
+  const rows = await db.run<[id: string, name: string, sealed: string]>(headersStatement(db), [subscription])
+  return rows.map(([id, name, sealed]) => ({ id, name, sealed }))
 }
 
 /** Some of all that are needed, to see whether they can be opened. */
@@ -97,10 +124,11 @@ export async function addSecret(
 export async function listEndpoints(db: Database): Promise<Endpoint[]> {
   const rows = await db.run<EndpointRow>(listStatement(db), [])
   return rows.map(([subscription, url, headers, format, rules, ...state]) => {
-    const [unreachable, suspendedAt, probeAt, lastError, secrets] = state
+    const [unreachable, suspendedAt, probeAt, lastError, secrets, sealedHeaders] = state
     return {
       ...{ subscription, url, headers, format, rules, unreachable, suspendedAt, probeAt, lastError },
       secrets: secrets ?? [],
+      sealedHeaders: sealedHeaders ?? [],
     }
   })
 }
@@ -113,12 +141,31 @@ const writeStatement = defineStatement(
   set url = excluded.url, headers = excluded.headers, format = excluded.format, rules = excluded.rules`,
 )
 
+const keepHeadersStatement = defineStatement(
+  'keep_headers',
+  `delete from __schema__.endpoint_secrets x
+  where x.subscription = $1 and x.header is not null and x.header <> all($2::text[])`,
+)
+
+const addHeaderStatement = defineStatement(
+  'add_header',
+  `insert into __schema__.endpoint_secrets (id, subscription, header, sealed, created_at)
+  values ($1, $2, $3, $4, __schema__.clock())`,
+)
+
+const headersStatement = defineStatement(
+  'list_headers',
+  `select x.id, x.header, x.sealed
+  from __schema__.endpoint_secrets x
+  where x.subscription = $1 and x.header is not null`,
+)
+
 const expireStatement = defineStatement(
   'expire_secrets',
   `with live as (
     select x.id, row_number() over (order by x.created_at desc) as age
     from __schema__.endpoint_secrets x
-    where x.subscription = $1 and (x.expires_at is null or x.expires_at > __schema__.clock())
+    where x.subscription = $1 and x.header is null and (x.expires_at is null or x.expires_at > __schema__.clock())
   )
   update __schema__.endpoint_secrets x
   set expires_at = least(x.expires_at,
@@ -137,7 +184,7 @@ const secretsStatement = defineStatement(
   'list_secrets',
   `select x.id, x.sealed
   from __schema__.endpoint_secrets x
-  where x.subscription = $1 and (x.expires_at is null or x.expires_at > __schema__.clock())
+  where x.subscription = $1 and x.header is null and (x.expires_at is null or x.expires_at > __schema__.clock())
   order by x.created_at desc`,
 )
 
@@ -177,7 +224,11 @@ const listStatement = defineStatement(
     (select json_agg(json_build_object('id', x.id, 'sealed', x.sealed,
        'expiresAtMs', extract(epoch from x.expires_at) * 1000) order by x.created_at desc)
      from __schema__.endpoint_secrets x
-     where x.subscription = e.subscription and (x.expires_at is null or x.expires_at > __schema__.clock()))
+     where x.subscription = e.subscription and x.header is null
+       and (x.expires_at is null or x.expires_at > __schema__.clock())),
+    (select json_agg(json_build_object('id', x.id, 'name', x.header, 'sealed', x.sealed))
+     from __schema__.endpoint_secrets x
+     where x.subscription = e.subscription and x.header is not null)
   from __schema__.endpoints e
   join __schema__.subscriptions s on s.no = e.subscription and s.status <> 'deleted'
   order by e.subscription`,
@@ -186,7 +237,7 @@ const listStatement = defineStatement(
 type EndpointRow = [
   subscription: number,
   url: string,
-  headers: Record<string, string>,
+  headers: StoredHeaders,
   format: Format,
   rules: EndpointDefinition['rules'],
   unreachable: number,
@@ -194,4 +245,5 @@ type EndpointRow = [
   probeAt: Date | null,
   lastError: string | null,
   secrets: EndpointSecret[] | null,
+  sealedHeaders: SealedHeader[] | null,
 ]

@@ -1,5 +1,5 @@
 import type { Condition, EventMatch } from './event-match.ts'
-import { indexed, Parameters, type Stretch, stretchOf, thousandOf } from './event-sql.ts'
+import { indexed, Parameters, type Stretch, stretchOf } from './event-sql.ts'
 import { alongIndex, type Driver } from './event-window.ts'
 import type { Order } from './paging.ts'
 import type { Reader } from './reader.ts'
@@ -79,7 +79,10 @@ async function nextInIndex(
   return rows[0]?.id ?? null
 }
 
-/** Thousand by thousand. Adding nothing keeps the planner from looking for the least id along all ids. */
+/**
+ * Thousand by thousand, of those that have events: after a failover ids jump by millions. Adding nothing keeps the
+ * planner from looking for the least id along all ids.
+ */
 async function nextTagged(
   reader: Reader,
   condition: Condition,
@@ -88,13 +91,20 @@ async function nextTagged(
 ): Promise<number | null> {
   const parameters = new Parameters()
   const text = indexed(condition, parameters)
-  const last = '(select max(e.id) from __schema__.events e)'
-  const lowest = `greatest(${thousandOf(above + 1)}, (select min(e.id) from __schema__.events e) >> 13)`
-  const highest = `least(${thousandOf(below - 1)}, ${last} >> 13)`
-  const thousands = order === 'asc' ? `${lowest}, ${highest}` : `${highest}, ${lowest}, -1`
+  const beyond = order === 'asc' ? 'e.id >= (t.thousand + 1) << 13' : 'e.id < t.thousand << 13'
+  const nextThousand = (from: string) => `(
+      select e.id >> 13 from __schema__.events e
+      where e.id > ${above} and e.id < ${below} and ${from}
+      order by e.id ${order}
+      limit 1)`
   const { rows } = await reader.query<{ id: number }>(
-    `select n.id
-    from generate_series(${thousands}) as t(thousand)
+    `with recursive t(thousand) as (
+      select ${nextThousand('true')}
+      union all
+      select ${nextThousand(beyond)} from t where t.thousand is not null
+    )
+    select n.id
+    from t
     cross join lateral (
       select ${order === 'asc' ? 'min' : 'max'}(e.id + 0) as id
       from __schema__.events e

@@ -17,6 +17,7 @@ export type LogAction =
   | 'PICKED'
   | 'STARTED'
   | 'COMPLETED'
+  | 'COMPLETED_WITH_ERRORS'
   | 'FAILED'
   | 'SNOOZED'
   | 'RELEASED'

@@ -1,7 +1,8 @@
+import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import { checkPattern } from '../domain/pattern.ts'
 import { type EventStatus, eventStatuses } from '../domain/status.ts'
-import { parseTags } from '../domain/tags.ts'
-import { badOption, checkTime, type Paging } from './paging.ts'
+import { checkTagFilter, parseTags } from '../domain/tags.ts'
+import { badOption, checkTime, type Paging, pagingOptions } from './paging.ts'
 import type { Reader } from './reader.ts'
 
 export interface EventFilter extends Paging {
@@ -39,11 +40,22 @@ export type Condition =
   | { readonly on: 'prefix'; readonly prefix: string }
   | { readonly on: 'orderingKey'; readonly orderingKey: string }
 
-export function checkFilter({ status, type, createdFrom, createdTo }: EventFilter): void {
+const filterNames: NamesOf<EventFilter> = {
+  ...pagingOptions,
+  ...{ status: true, tags: true, type: true, orderingKey: true, createdFrom: true, createdTo: true },
+}
+
+export function checkFilter(filter: EventFilter): void {
+  checkOptions(filter, filterNames, 'a list of events')
+  const { status, tags, type, orderingKey, createdFrom, createdTo } = filter
   if (status !== undefined && !eventStatuses.includes(status)) {
     throw badOption('status', `one of ${eventStatuses.join(', ')}`, status)
   }
+  if (tags !== undefined) checkTagFilter(tags)
   if (type !== undefined) checkPattern(type)
+  if (orderingKey !== undefined && typeof orderingKey !== 'string') {
+    throw badOption('orderingKey', 'text', orderingKey)
+  }
   checkTime('createdFrom', createdFrom)
   checkTime('createdTo', createdTo)
 }
@@ -54,32 +66,23 @@ export async function matchEvents(reader: Reader, filter: EventFilter): Promise<
   if (tags.length > 0) conditions.push({ on: 'tags', tags: parseTags(tags) ?? [] })
   if (orderingKey !== undefined) conditions.push({ on: 'orderingKey', orderingKey })
   if (type !== undefined) conditions.push(await typeCondition(reader, type))
-  return { conditions, createdFrom, createdTo, range: await idRange(reader, filter, publishMs) }
+  return { conditions, createdFrom, createdTo, range: await idRange(reader, filter, 'certain') }
 }
 
-/**
- * A publish has the time at which it began and draws its ids while it runs, hence the slack: a single statement
- * that publishes for longer may be missing from the ends of a time range.
- */
-const publishMs = 60_000
-
-/** Ids grow with time, so a time range is an id range, found by halving. */
+/** `certain`: no event outside of it is of that time. `likely`: as narrow as if times grew with ids. */
 export async function idRange(
   reader: Reader,
   { createdFrom, createdTo }: { createdFrom?: Date | undefined; createdTo?: Date | undefined },
-  slackMs: number,
+  width: 'certain' | 'likely',
 ): Promise<IdRange> {
-  return {
-    low: createdFrom === undefined ? null : await idAt(reader, createdFrom.getTime() - slackMs),
-    high: createdTo === undefined ? null : await idAt(reader, createdTo.getTime() + slackMs),
-  }
-}
-
-async function idAt(reader: Reader, timeMs: number): Promise<number | null> {
-  const { rows } = await reader.query<{ id: number | null }>('select __schema__.event_id_at($1) as id', [
-    new Date(timeMs),
-  ])
-  return rows[0]?.id ?? null
+  if (createdFrom === undefined && createdTo === undefined) return { low: null, high: null }
+  const slack = width === 'certain' ? '__schema__.time_disorder()' : `interval '0'`
+  const { rows } = await reader.query<IdRange>(
+    `select __schema__.event_id_at($1::timestamptz - ${slack}) as low,
+      __schema__.event_id_at($2::timestamptz + ${slack}) as high`,
+    [createdFrom ?? null, createdTo ?? null],
+  )
+  return rows[0] as IdRange
 }
 
 async function typeCondition(reader: Reader, type: string): Promise<Condition> {

@@ -60,7 +60,7 @@ function isTimed({ createdFrom, createdTo }: EventMatch): boolean {
 /** By id, because that has an index whose ends the planner looks up. */
 async function planTime(reader: Reader, match: EventMatch, stored: number): Promise<number> {
   if (!isTimed(match)) return stored
-  const range = await idRange(reader, match, 0)
+  const range = await idRange(reader, match, 'likely')
   const { above, below } = stretchOf(range, 'asc', null)
   if (above + 1 >= below) return 0
   return planRows(reader, `select 1 from __schema__.events e where ${within({ above, below }, 'e.id')}`, [])

@@ -1,4 +1,4 @@
-import { type EventStatus, finalizedPrefix } from '../domain/status.ts'
+import type { EventStatus } from '../domain/status.ts'
 
 /** The events that can have a status, in the table where that status lives. */
 export interface Members {
@@ -38,7 +38,7 @@ function pending(within: (column: string) => string): string {
 const isSentAgain = `exists (
   select 1 from __schema__.audit a where a.event_id = e.id and a.settlement = 'redriven')`
 
-const isFinalized = `l.reason like '${finalizedPrefix}%'`
+const isFinalized = `l.cause is not distinct from 'finalized'`
 
 const letters: Members['query'] = (within) => `select l.event_id, ${isFinalized} as finalized
   from __schema__.dead_letters l

@@ -1,5 +1,6 @@
 import { type Database, defineStatement } from '../db/database.ts'
 import { typePattern } from '../domain/event.ts'
+import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import { keepMsMax } from '../domain/retention.ts'
 import { integer } from '../domain/subscription.ts'
 import { toDetail } from '../domain/text.ts'
@@ -22,12 +23,15 @@ export interface EventTypeOptions {
   readonly keepMs?: number
 }
 
+const typeOptions: NamesOf<EventTypeOptions> = { maxAgeMs: true, requireRoute: true, keepMs: true }
+
 /** Makes the type what the options say; what they leave out goes back to the default. */
 export async function upsertEventType(
   db: Database,
   type: string,
   options: EventTypeOptions,
 ): Promise<EventType> {
+  checkOptions(options, typeOptions, 'a type of events')
   const { maxAgeMs, requireRoute, keepMs } = options
   const definition: EventType = {
     type: checkType(type),

@@ -1,4 +1,5 @@
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
+import { checkEventId } from '../domain/id.ts'
 import { type DeliveryState, type EventStatus, eventStatus } from '../domain/status.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
 import { type LogEntry, readLog } from './event-log.ts'
@@ -57,6 +58,7 @@ export interface EventDetails {
 /** One event with all that is known of it, or undefined. */
 export async function getEvent(db: Database, request: GetEventRequest): Promise<EventDetails | undefined> {
   const { id, logs } = request
+  checkEventId(id)
   // One snapshot would take a transaction; instead the deliveries, read in one statement, decide the status.
   const [row] = await db.run<DetailsRow>(readEvent(db), [id])
   if (row === undefined) return undefined

@@ -28,7 +28,7 @@ const expireStatement = defineStatement(
     for update skip locked
   ),
   ended_chunks as materialized (
-    select q.ctid, q.subscription, q.event_ids, q.attempts
+    select q.subscription, q.ordering_key, q.position, q.event_ids, q.attempts
     from __schema__.lane_queue q
     where q.expires_at <= __schema__.clock()
     order by q.expires_at
@@ -44,8 +44,11 @@ const expireStatement = defineStatement(
     set event_ids = '{}', expires_at = null
     where r.id = any(array(select e.id from ended_runs e where e.state = 'blocked'))
   ),
+  -- By their keys: one that was cancelled in part a moment ago has another ctid, which this snapshot does not see.
   gone_chunks as (
-    delete from __schema__.lane_queue q where q.ctid = any(array(select e.ctid from ended_chunks e))
+    delete from __schema__.lane_queue q
+    using ended_chunks e
+    where q.subscription = e.subscription and q.ordering_key = e.ordering_key and q.position = e.position
   ),
   ended as materialized (
     select e.subscription, u.event_id, case when u.place = 1 then e.attempts else 0 end as attempts,
@@ -73,7 +76,7 @@ const expireStatement = defineStatement(
     insert into __schema__.inbox (subscription, ordering_keys, positions, concurrency_keys)
     select e.subscription, array_agg(e.ordering_key), array_agg(e.position), array_agg(e.concurrency_key)
     from ended_runs e
-    where num_nonnulls(e.ordering_key, e.concurrency_key) > 0 and e.state not in ('delayed', 'blocked')
+    where num_nonnulls(e.ordering_key, e.concurrency_key) > 0 and e.state not in ('delayed', 'held', 'blocked')
     group by e.subscription
   )
   select d.subscription, s.name, e.type, d.event_id

@@ -36,9 +36,10 @@ const expiringStatement = defineStatement(
      order by q.expires_at
      limit $2)
     union all
-    (select i.subscription, i.expires_at, cardinality(i.event_ids)
+    (select i.subscription, u.expires_at, 1
      from __schema__.inbox i
-     where i.expires_at is not null and i.event_ids is not null
+     cross join lateral unnest(i.expires_ats) as u(expires_at)
+     where i.expires_ats is not null and u.expires_at is not null
      limit $2)
   ),
   due as (

@@ -21,11 +21,11 @@ const foldStatement = defineStatement(
     where n.event_id = any($1::bigint[]) and exists (
       select 1 from __schema__.audit a
       where a.event_id = n.event_id and a.settlement = 'completed' and a.subscription = n.subscription
-        and a.finished_at >= n.numbered_at
+        and a.id > n.audit_id
         and not exists (
           select 1 from __schema__.lane_numbers m
           where m.event_id = n.event_id and m.subscription = n.subscription and m.replays > n.replays
-            and m.numbered_at <= a.finished_at))
+            and m.audit_id < a.id))
     group by n.subscription, n.ordering_key, n.epoch
   ),
   counter as materialized (

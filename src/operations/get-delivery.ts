@@ -82,10 +82,7 @@ const laneStatement = defineStatement(
     limit 1)
   from __schema__.events e
   join __schema__.subscriptions s on s.no = $2
-  cross join lateral (
-    select case when s.key_path is null then e.ordering_key
-      else __schema__.key_at(s.key_path, e.payload, __schema__.event_fields(e)) end as ordering_key
-  ) as k
+  cross join lateral (select __schema__.lane_key(s.key_path, e) as ordering_key) as k
   where e.id = $1 and k.ordering_key is not null`,
 )
 

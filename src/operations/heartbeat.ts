@@ -10,6 +10,7 @@ export interface Heartbeat {
 
 export interface HeldRun {
   readonly runId: number
+  readonly token: number
   /** Deliveries that an operator has cancelled since. */
   readonly cancelled: readonly number[]
   /** Null: still held, but locked by a transaction that settles it, and so not renewed this time. */
@@ -31,8 +32,8 @@ export async function heartbeat(db: Database, beats: readonly Heartbeat[]): Prom
     indexPlans: true,
     hashJoins: true,
   })
-  return rows.map(([runId, cancelled, leasedUntil, isHeld]) => ({
-    ...{ runId, cancelled: cancelled ?? [], leasedUntil, isHeld },
+  return rows.map(([runId, cancelled, leasedUntil, isHeld, token]) => ({
+    ...{ runId, token, cancelled: cancelled ?? [], leasedUntil, isHeld },
   }))
 }
 
@@ -47,7 +48,7 @@ const heartbeatStatement = defineStatement(
     from unnest($1::bigint[], $2::bigint[], $3::int[], $4::text[]) as g(run_id, token, lease_ms, begun)
   ),
   held as materialized (
-    select r.id, r.cancelled, r.subscription
+    select r.id, r.token, r.cancelled, r.subscription
     from __schema__.runs r
     join given g on g.run_id = r.id and g.token = r.token
     where r.id = any($1) and r.state = 'leased'
@@ -62,6 +63,7 @@ const heartbeatStatement = defineStatement(
   renewed as (
     update __schema__.runs r
     set leased_until = greatest(r.leased_until, __schema__.clock() + u.lease_ms * interval '1 ms'),
+      lease_ms = case when r.leased_until > __schema__.clock() + u.lease_ms * interval '1 ms' then r.lease_ms else u.lease_ms end,
       begun = case when u.begun is null then r.begun
         else array(select b.id from unnest(u.begun) as b(id) where b.id = any(r.event_ids[1:r.granted])) end
     from unlocked u
@@ -71,9 +73,16 @@ const heartbeatStatement = defineStatement(
   select h.id, h.cancelled, n.leased_until,
     exists (
       select 1 from __schema__.subscriptions s
-      where s.no = h.subscription and s.status not in ('active', 'draining'))
+      where s.no = h.subscription and s.status not in ('active', 'draining')),
+    h.token
   from held h
   left join renewed n on n.id = h.id`,
 )
 
-type HeldRow = [runId: number, cancelled: number[] | null, leasedUntil: Date | null, isHeld: boolean]
+type HeldRow = [
+  runId: number,
+  cancelled: number[] | null,
+  leasedUntil: Date | null,
+  isHeld: boolean,
+  token: number,
+]

@@ -1,4 +1,5 @@
 import { type Database, defineStatement } from '../db/database.ts'
+import { type CallerTransaction, rowsOf } from '../domain/transaction.ts'
 
 export interface CompletedQuestion {
   readonly eventId: number
@@ -11,6 +12,17 @@ export async function isCompleted(db: Database, question: CompletedQuestion): Pr
   const { eventId, subscription, token } = question
   const rows = await db.run<[completed: number]>(isCompletedStatement(db), [eventId, subscription, token])
   return rows.length > 0
+}
+
+/** Whether this transaction itself has completed it, and has not ended: it sees so, and nobody else does. */
+export async function isCompletedBy(
+  tx: CallerTransaction,
+  db: Database,
+  question: CompletedQuestion,
+): Promise<boolean> {
+  const { eventId, subscription, token } = question
+  const answer = await tx.query(isCompletedStatement(db).text, [eventId, subscription, token])
+  return rowsOf(answer).length > 0 && !(await isCompleted(db, question))
 }
 
 const isCompletedStatement = defineStatement(

@@ -72,12 +72,12 @@ const numberStatement = defineStatement(
           and exists (
             select 1 from __schema__.audit a
             where a.event_id = n.event_id and a.settlement = 'completed' and a.subscription = n.subscription
-              and a.finished_at >= n.numbered_at
+              and a.id > n.audit_id
               -- and not under a later number of the same delivery, which a replay gave it
               and not exists (
                 select 1 from __schema__.lane_numbers m
                 where m.event_id = n.event_id and m.subscription = n.subscription and m.replays > n.replays
-                  and m.numbered_at <= a.finished_at))
+                  and m.audit_id < a.id))
         order by n.sequence desc
         limit 1), c.delivered, 0) as delivered,
       (select count(*) from fresh f where f.run_id = l.run_id) as fresh,
@@ -97,8 +97,9 @@ const numberStatement = defineStatement(
       touched_at = excluded.touched_at
   ),
   numbered as (
-    insert into __schema__.lane_numbers (event_id, subscription, replays, ordering_key, epoch, sequence, numbered_at)
-    select f.event_id, f.subscription, f.replays, f.ordering_key, l.epoch, l.latest + f.rank, __schema__.clock()
+    insert into __schema__.lane_numbers (event_id, subscription, replays, ordering_key, epoch, sequence, audit_id)
+    select f.event_id, f.subscription, f.replays, f.ordering_key, l.epoch, l.latest + f.rank,
+      coalesce(pg_sequence_last_value('__schema__.audit_id_seq'), 0)
     from fresh f
     join lane l on l.run_id = f.run_id
     returning event_id, subscription, sequence

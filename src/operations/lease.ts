@@ -131,7 +131,7 @@ const wanted = (isWorth: string) => `
     join __schema__.subscriptions s on s.no = w.subscription
     where (s.status in ('active', 'draining') or (w.probe and s.status = 'suspended')) and ${isWorth}
       -- a caller that has not yet heard of a limit gets nothing until it has
-      and (w.limited or num_nonnulls(s.max_concurrency, s.rate_per_second, s.ramp) = 0)
+      and (w.limited or not __schema__.is_limited(s.max_concurrency, s.rate_per_second, s.ramp))
   )`
 
 /** A queue that drains gives out nothing that came later; of lanes, admit lets nothing in. */
@@ -246,6 +246,7 @@ const takeAndReturn = (columns: string) => `
       event_ids = case when t.ordering_key is null then t.event_ids[1:t.granted] else t.event_ids end,
       token = $6, worker = $7, granted = t.granted, cancelled = null,
       leased_at = __schema__.clock(), leased_until = __schema__.clock() + t.lease_ms * interval '1 ms',
+      lease_ms = t.lease_ms,
       begun = case when $8::boolean then t.event_ids[1:t.granted] end
     from taken t
     where r.id = any(array(select t.id from taken t)) and r.id = t.id

@@ -30,7 +30,7 @@ const accountStatement = defineStatement(
   `insert into __schema__.limits (subscription, tokens, refilled_at)
   select s.no, 1, __schema__.clock()
   from __schema__.subscriptions s
-  where s.no = any($1::int[]) and num_nonnulls(s.max_concurrency, s.rate_per_second, s.ramp) > 0
+  where s.no = any($1::int[]) and __schema__.is_limited(s.max_concurrency, s.rate_per_second, s.ramp)
     and not exists (select 1 from __schema__.limits l where l.subscription = s.no)
   on conflict do nothing`,
 )
@@ -40,8 +40,7 @@ const lockStatement = defineStatement(
   `select l.subscription from __schema__.limits l where l.subscription = any($1::int[]) order by l.subscription for update`,
 )
 
-const tokensNow = `least(greatest(s.rate_per_second, 1),
-      l.tokens + s.rate_per_second * extract(epoch from __schema__.clock() - l.refilled_at))`
+const tokensNow = '__schema__.tokens_now(l.tokens, l.refilled_at, s.rate_per_second)'
 
 const roomStatement = defineStatement(
   'limit_room',

@@ -1,18 +1,20 @@
 import type { Database } from '../db/database.ts'
 import { type DeliveryStatus, deliveryStatuses } from '../domain/delivery-status.ts'
+import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import type { DeliveryKey } from './delivery-sources.ts'
 import { countDeliveries } from './delivery-total.ts'
 import { type DeliveryWalk, type WalkedDeliveries, walkDeliveries } from './delivery-walk.ts'
 import { type ListedDelivery, readDeliveries } from './listed-delivery.ts'
 import {
   badOption,
+  type CheckedPaging,
   checkPaging,
   checkTime,
   checkWhole,
-  encodeCursor,
   limitMax,
   offsetMax,
   type Paging,
+  pagingOptions,
   type Total,
 } from './paging.ts'
 import { type Reader, readAtOnce } from './reader.ts'
@@ -49,7 +51,7 @@ export async function listDeliveries(
     const total = isWhole
       ? { total: skipped + deliveries.length, totalIsEstimate: false }
       : await countDeliveries(reader, walk)
-    const nextCursor = next && cursorAt(walk.order, next, walk.skip - skipped)
+    const nextCursor = next && walk.cursorAt(idOf(next, walk.skip - skipped))
     return { deliveries, ...total, nextCursor }
   })
 }
@@ -57,6 +59,7 @@ export async function listDeliveries(
 interface SkippingWalk extends DeliveryWalk {
   /** Those that match and are left out before the page begins. */
   readonly skip: number
+  readonly cursorAt: CheckedPaging['cursorAt']
 }
 
 /** What is left out is walked like any page. If that ends early, it looked at as many events as it may. */
@@ -79,7 +82,13 @@ async function skipAndWalk(
 /** Where a page ended and, if it found less than was to be skipped, how many are still to be. */
 const keyForm = /^\d{1,16}-\d{1,7}(-\d{1,5})?$/
 
+const filterNames: NamesOf<DeliveryFilter> = {
+  ...pagingOptions,
+  ...{ eventId: true, subscription: true, status: true, pickedBefore: true },
+}
+
 function checkFilter(filter: DeliveryFilter): Omit<SkippingWalk, 'eventsMax'> {
+  checkOptions(filter, filterNames, 'a list of deliveries')
   const { subscription, eventId, pickedBefore } = filter
   const { status = pickedBefore && 'delivering' } = filter
   if (status !== undefined && !deliveryStatuses.includes(status)) {
@@ -91,15 +100,15 @@ function checkFilter(filter: DeliveryFilter): Omit<SkippingWalk, 'eventsMax'> {
   }
   if (subscription !== undefined) checkWhole('subscription', subscription, 0, 2_097_151)
   if (eventId !== undefined) checkWhole('eventId', eventId, 1, Number.MAX_SAFE_INTEGER)
-  const { limit, order, after, offset } = checkPaging(filter, keyForm)
-  const asked = { status, subscription, pickedBefore, limit, order }
+  const { limit, order, after, offset, cursorAt } = checkPaging('deliveries', filter, keyForm)
+  const asked = { status, subscription, pickedBefore, limit, order, cursorAt }
   if (after === null) return { ...asked, after, skip: offset }
   const [lastEvent = 0, lastSubscription = 0, skip = 0] = after.split('-').map(Number)
   return { ...asked, after: [lastEvent, lastSubscription], skip: Math.min(skip, offsetMax) }
 }
 
-function cursorAt(order: 'asc' | 'desc', key: DeliveryKey, skip: number): string {
-  return encodeCursor(order, (skip === 0 ? key : [...key, skip]).join('-'))
+function idOf(key: DeliveryKey, skip: number): string {
+  return (skip === 0 ? key : [...key, skip]).join('-')
 }
 
 /** An event has as many deliveries as subscriptions want it: they are read at once. */
@@ -126,6 +135,6 @@ async function ofEvent(reader: Reader, eventId: number, walk: SkippingWalk): Pro
   return {
     deliveries,
     ...{ total: matching.length, totalIsEstimate: false },
-    nextCursor: isMore ? cursorAt(order, [eventId, last.subscription], 0) : null,
+    nextCursor: isMore ? walk.cursorAt(idOf([eventId, last.subscription], 0)) : null,
   }
 }

@@ -1,5 +1,5 @@
 import type { Database } from '../db/database.ts'
-import type { EventStatus } from '../domain/status.ts'
+import { type EventStatus, unfinishedStatuses } from '../domain/status.ts'
 import { type Gathered, type Gathering, gatherMatches, gatherMembers } from './event-gather.ts'
 import { checkFilter, type EventFilter, matchEvents } from './event-match.ts'
 import { type MatchSize, sizeMatches } from './event-size.ts'
@@ -8,7 +8,7 @@ import { skipsNothing } from './event-sql.ts'
 import { countEvents } from './event-total.ts'
 import { choosePath, type Walk, type Walked, walkEvents } from './event-walk.ts'
 import { type ListedEvent, readListed } from './listed-event.ts'
-import { type CheckedPaging, checkPaging, encodeCursor, eventIdForm, type Total, totalMax } from './paging.ts'
+import { type CheckedPaging, checkPaging, eventIdForm, type Total, totalMax } from './paging.ts'
 import { type Reader, readAtOnce } from './reader.ts'
 
 export type { EventFilter } from './event-match.ts'
@@ -22,17 +22,42 @@ export interface EventPage extends Total {
 /** Events in the order of their ids. */
 export async function listEvents(db: Database, filter: EventFilter = {}): Promise<EventPage> {
   checkFilter(filter)
-  const paging = checkPaging(filter, eventIdForm)
+  const paging = checkPaging('events', filter, eventIdForm)
   return readAtOnce(db, async (reader) => {
     const { ids, ...total } = await findEvents(reader, filter, paging)
-    const { limit, offset, order } = paging
+    const { limit, offset, order, cursorAt } = paging
     const pageIds = ids.slice(offset, offset + limit)
     const last = pageIds.at(-1)
     return {
       events: await readListed(reader, pageIds, order),
       ...total,
-      nextCursor: ids.length > offset + limit && last !== undefined ? encodeCursor(order, last) : null,
+      nextCursor: ids.length > offset + limit && last !== undefined ? cursorAt(last) : null,
     }
+  })
+}
+
+export interface UnfinishedPage {
+  readonly eventIds: readonly number[]
+  readonly nextCursor: string | null
+}
+
+/** The ids of events that match and of which something waits or is under way, oldest first. */
+export async function listUnfinished(db: Database, filter: EventFilter): Promise<UnfinishedPage> {
+  checkFilter(filter)
+  const paging = checkPaging('unfinished', { ...filter, order: 'asc' }, eventIdForm)
+  const statuses = unfinishedStatuses.filter(
+    (status) => filter.status === undefined || filter.status === status,
+  )
+  return readAtOnce(db, async (reader) => {
+    const ids: number[] = []
+    for (const status of statuses) {
+      const found = await findEvents(reader, { ...filter, status }, paging)
+      ids.push(...found.ids)
+    }
+    const eventIds = ids.sort((a, b) => a - b).slice(0, paging.limit)
+    const last = eventIds.at(-1)
+    const isMore = ids.length > eventIds.length && last !== undefined
+    return { eventIds, nextCursor: isMore ? paging.cursorAt(last) : null }
   })
 }
 

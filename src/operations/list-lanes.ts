@@ -1,8 +1,9 @@
 import { type Database, defineStatement } from '../db/database.ts'
+import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import { type LaneStatus, laneStatuses, summarizeLane } from '../domain/lane-summary.ts'
 import { isStorable } from '../domain/text.ts'
 import type { LaneRequest } from './lanes.ts'
-import { badOption, checkPaging, encodeCursor } from './paging.ts'
+import { badOption, checkPaging } from './paging.ts'
 import { type Reader, readAtOnce } from './reader.ts'
 
 /** A lane with something in it. */
@@ -45,7 +46,7 @@ export async function listLanes(
   filter: LaneFilter = {},
   bounds: { readonly examinedMax: number } = { examinedMax },
 ): Promise<LanePage> {
-  const { status, limit, after } = checkFilter(filter)
+  const { status, limit, after, cursorAt } = checkFilter(subscription, filter)
   const seenMax = status === null ? limit + 1 : bounds.examinedMax
   const values = [subscription, after, status, seenMax, limit + 1]
   const rows = await readAtOnce(db, (reader) => reader.run<VisitRow>(visitStatement(reader), values))
@@ -69,21 +70,21 @@ export async function getLane(db: Database, request: LaneRequest): Promise<LaneD
 /** Keys may hold anything, so a cursor holds them encoded. */
 const cursorForm = /^[A-Za-z0-9_-]{1,1400}$/
 
-function checkFilter({ status, limit, cursor }: LaneFilter) {
+const filterNames: NamesOf<LaneFilter> = { status: true, limit: true, cursor: true }
+
+function checkFilter(subscription: number, filter: LaneFilter) {
+  checkOptions(filter, filterNames, 'a list of lanes')
+  const { status, cursor } = filter
   if (status !== undefined && !laneStatuses.includes(status)) {
     throw badOption('status', `one of ${laneStatuses.join(', ')}`, status)
   }
-  const paging = { ...(limit !== undefined && { limit }), ...(cursor !== undefined && { cursor }) }
-  const checked = checkPaging(paging, cursorForm)
+  const checked = checkPaging('lanes', { ...filter, subscription }, cursorForm)
   const after = checked.after === null ? null : Buffer.from(checked.after, 'base64url').toString()
   if (after !== null && !isStorable(after)) {
     throw badOption('cursor', 'one that a page of this list gave', cursor)
   }
-  return { limit: checked.limit, status: status ?? null, after }
-}
-
-function cursorAt(orderingKey: string): string {
-  return encodeCursor('asc', Buffer.from(orderingKey).toString('base64url'))
+  const cursorAt = (orderingKey: string) => checked.cursorAt(Buffer.from(orderingKey).toString('base64url'))
+  return { limit: checked.limit, status: status ?? null, after, cursorAt }
 }
 
 /** Chunks of a lane, each of up to 50 deliveries. */
@@ -128,7 +129,7 @@ const visitStatement = defineStatement(
   `with visited as materialized (
     select ${runColumns}
     from __schema__.runs r
-    where r.subscription = $1 and r.ordering_key is not null and r.state <> 'delayed'
+    where r.subscription = $1 and r.ordering_key is not null and r.state not in ('delayed', 'held')
       and ($2::text is null or r.ordering_key > $2)
     order by r.ordering_key
     limit $4
@@ -147,7 +148,7 @@ const getStatement = defineStatement(
   `with lane as materialized (
     select ${runColumns}
     from __schema__.runs r
-    where r.subscription = $1 and r.ordering_key = $2 and r.state <> 'delayed'
+    where r.subscription = $1 and r.ordering_key = $2 and r.state not in ('delayed', 'held')
   )
   select ${laneColumns}`,
 )

@@ -44,7 +44,8 @@ type LoadRow = [
 const loadStatement = defineStatement(
   'load_memory',
   `select m.lane_key, m.attempts, m.failures,
-    case when m.due_at > __schema__.clock() then date_part('epoch', m.due_at - __schema__.clock()) * 1000 end, m.last_error,
+    case when m.due_at > __schema__.clock()
+      then least(date_part('epoch', m.due_at - __schema__.clock()) * 1000, m.wait_ms) end, m.last_error,
     m.is_begun, m.event_id, m.type, m.payload, m.ordering_key, date_part('epoch', m.created_at) * 1000,
     case when num_nonnulls(m.title, m.description, m.version, m.source, m."timestamp", m.correlation_id, m.causation_id,
         m.traceparent, m.max_retries, m.attributes) > 0

@@ -10,6 +10,14 @@ export async function orphanedDeliveries(
   return runIds.length + chunks.length > 0 ? { runIds, chunks } : undefined
 }
 
+/** Lanes of deleted subscriptions that an operator will never decide about; their letters are pruned like any. True: some were left. */
+export async function forgetBlockedLanes(db: Database): Promise<boolean> {
+  const rows = await db.once<[id: number]>(forgetBlocked(db), [lanesMax], { indexPlans: true })
+  return rows.length === lanesMax
+}
+
+const lanesMax = 500
+
 const deleted = `any(array(select s.no from __schema__.subscriptions s where s.status = 'deleted'))`
 
 /** Runs hold up to 200 deliveries and chunks up to 50, so a portion is cancelled in about a second. */
@@ -27,4 +35,16 @@ const orphanedChunks = defineStatement(
   from __schema__.lane_queue q
   where q.subscription = ${deleted}
   limit 500`,
+)
+
+const forgetBlocked = defineStatement(
+  'forget_blocked_lanes',
+  `delete from __schema__.runs r
+  where r.id = any(array(
+    select b.id
+    from __schema__.runs b
+    where b.subscription = ${deleted} and b.state = 'blocked' and b.event_ids = '{}'
+    limit $1::int
+    for update skip locked))
+  returning r.id`,
 )

@@ -1,4 +1,6 @@
 import { type Database, defineStatement } from '../db/database.ts'
+import { wasClockSetBack } from './shorten-waits.ts'
+import { isReplayDue } from './step-replay.ts'
 
 /** What there is to do. Whatever is looked for again and again belongs here: an idle process asks nothing else. */
 export interface Peek {
@@ -6,7 +8,7 @@ export interface Peek {
   readonly arrivals: boolean
   /** Of the subscriptions that were asked about, those that have something to lease. */
   readonly ready: readonly number[]
-  /** A lease has ended, or a delivery has outlived its time. */
+  /** A lease has ended, or a delivery has outlived its time, or the clock was set back. */
   readonly overdue: boolean
   /** A replay can go on. */
   readonly replays: boolean
@@ -33,6 +35,11 @@ const peekStatement = defineStatement(
   `select
     exists (select 1 from __schema__.inbox)
       or exists (
+        select 1
+        from __schema__.holding_queues h
+        join __schema__.subscriptions s on s.no = h.subscription
+        where s.drain_fence is null or s.status = 'deleted' or __schema__.has_enterable(s.no, s.drain_fence))
+      or exists (
         select 1 from __schema__.runs r
         where r.state in ('deferred', 'delayed') and r.due_at <= __schema__.clock()),
     array(
@@ -44,11 +51,12 @@ const peekStatement = defineStatement(
           where r.subscription = s.no and r.state = 'ready'
             and r.first_id <= coalesce(s.drain_fence, 9223372036854775807))),
     exists (select 1 from __schema__.runs r where r.state = 'leased' and r.leased_until < __schema__.clock())
+      or ${wasClockSetBack}
       or exists (select 1 from __schema__.runs r
         where r.expires_at is not null and r.expires_at <= __schema__.clock() and r.state <> 'leased')
       or exists (select 1 from __schema__.lane_queue q
         where q.expires_at is not null and q.expires_at <= __schema__.clock()),
-    exists (select 1 from __schema__.replays r where r.state = 'running' and r.due_at <= __schema__.clock()),
+    exists (select 1 from __schema__.replays r where r.state = 'running' and ${isReplayDue}),
     exists (select 1 from __schema__.queue_tallies),
     exists (select 1 from __schema__.subscriptions s where s.status = 'draining' and s.drained_at is null)`,
 )

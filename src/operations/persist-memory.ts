@@ -117,11 +117,11 @@ const persistStatement = defineStatement(
   added as (
     insert into __schema__.memory_events (subscription, event_id, payload, created_at, type, title, description,
       ordering_key, lane_key, version, source, "timestamp", correlation_id, causation_id, traceparent, max_retries,
-      attributes, attempts, failures, due_at, last_error, last_error_at)
+      attributes, attempts, failures, due_at, wait_ms, last_error, last_error_at)
     select h.subscription, u.id, u.payload, to_timestamp(u.created_ms / 1000), u.type, u.title, u.description,
       u.ordering_key, u.lane_key, u.version, u.source::json, u.at, u.correlation_id, u.causation_id, u.traceparent,
       u.max_retries, u.attributes::json, coalesce(u.attempts, 0), coalesce(u.failures, 0),
-      __schema__.clock() + u.due_ms * interval '1 ms', u.last_error,
+      __schema__.clock() + u.due_ms * interval '1 ms', u.due_ms, u.last_error,
       case when u.last_error is not null then __schema__.clock() end
     from held h
     cross join unnest($6::bigint[], $7::text[], $8::float8[], $9::text[], $10::text[], $11::text[], $12::text[],
@@ -131,12 +131,12 @@ const persistStatement = defineStatement(
         correlation_id, causation_id, traceparent, max_retries, attributes, attempts, failures, due_ms, last_error)
     on conflict (subscription, event_id) do update   -- the answer of the persist before was lost
     set attempts = excluded.attempts, failures = excluded.failures, due_at = excluded.due_at,
-      last_error = excluded.last_error, last_error_at = excluded.last_error_at
+      wait_ms = excluded.wait_ms, last_error = excluded.last_error, last_error_at = excluded.last_error_at
   ),
   changed as (
     update __schema__.memory_events m
     set attempts = coalesce(u.attempts, 0), failures = coalesce(u.failures, 0),
-      due_at = __schema__.clock() + u.due_ms * interval '1 ms', last_error = u.last_error,
+      due_at = __schema__.clock() + u.due_ms * interval '1 ms', wait_ms = u.due_ms, last_error = u.last_error,
       last_error_at = case when u.last_error is not null then __schema__.clock() end, is_begun = false
     from held h
     cross join unnest($26::bigint[], $27::int[], $28::int[], $29::bigint[], $30::text[])

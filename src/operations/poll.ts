@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Database } from '../db/database.ts'
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
-import type { Subscription } from '../domain/subscription.ts'
+import { isLimited, type Subscription } from '../domain/subscription.ts'
 import type { Admitter } from './admit.ts'
 import { type LeaseRequest, lease } from './lease.ts'
 import { countOffers } from './offers.ts'
@@ -19,6 +19,8 @@ export interface PollRequest {
   readonly runsMax: number
   readonly begins: LeaseRequest['begins']
   readonly suspects: boolean
+  /** The lease failed, perhaps after its commit: then it is to be handed back. */
+  readonly lost: (worker: number, token: number) => void
 }
 
 /** How often, and how long each time, to wait for somebody else who is letting arrivals in or leasing beside us. */
@@ -49,7 +51,11 @@ async function leaseRuns(db: Database, request: PollRequest): Promise<LeasedRun[
   const { subscription, leaseMs, tags, token, worker, eventsMax, runsMax, begins, suspects } = request
   const limited = isLimited(subscription)
   const want = { subscription: subscription.no, eventsMax, runsMax, laneMax: 1, suspects, leaseMs, limited }
-  return lease(db, { wants: [want], token, worker, begins, tags, payloads: 'bounded' })
+  const asked = { wants: [want], token, worker, begins, tags, payloads: 'bounded' } as const
+  return lease(db, asked).catch((error: unknown) => {
+    request.lost(worker, token)
+    throw error
+  })
 }
 
 /** Limited leases go one after the other: what such a one leaves, it leaves because of the limit. */
@@ -61,11 +67,6 @@ async function isOffered(db: Database, { subscription, tags, suspects }: PollReq
     (tags ?? [null]).map((tag) => ({ ...wish, tag })),
   )
   return offers.some((deliveries) => deliveries > 0)
-}
-
-/** Whether it has a limit over the whole fleet. */
-export function isLimited({ maxConcurrency, ratePerSecond }: Subscription): boolean {
-  return maxConcurrency !== null || ratePerSecond !== null
 }
 
 /** How to end such a lease, if all went well. */

@@ -128,7 +128,7 @@ const removeAudit = defineStatement(
     'id', a.id, 'event_id', a.event_id, 'subscription', s.name, 'subscription_id', s.id, 'settlement', a.settlement,
     'attempt', a.attempt, 'failures', a.failures, 'worker_id', w.name, 'leased_at', a.leased_at,
     'started_at', a.started_at, 'finished_at', a.finished_at, 'next_at', a.next_at, 'status_code', a.status_code,
-    'execution_ms', a.execution_ms, 'reason', a.reason, 'exchange', case when x.event_id is not null then
+    'execution_ms', a.execution_ms, 'reason', a.reason, 'cause', a.cause, 'exchange', case when x.event_id is not null then
       json_build_object('started_at', x.started_at, 'request', x.request, 'status_code', x.status_code,
         'response', x.response, 'error_class', x.error_class, 'error', x.error, 'timings', x.timings) end)::text
   from removed a

@@ -49,7 +49,7 @@ const pruneStatement = defineStatement(
       and c.touched_at < __schema__.clock() - $3 * interval '1 ms'
       and not exists (
         select 1 from __schema__.runs r
-        where r.subscription = s.subscription and r.ordering_key = s.ordering_key and r.state <> 'delayed')
+        where r.subscription = s.subscription and r.ordering_key = s.ordering_key and r.state not in ('delayed', 'held'))
     returning 1
   ),
   last as (

@@ -18,6 +18,6 @@ const takeStatement = defineStatement(
   values ('turn', $1, __schema__.clock() + $2 * interval '1 ms')
   on conflict (name) do update
   set holder = excluded.holder, due_at = excluded.due_at
-  where w.holder = excluded.holder or w.due_at <= __schema__.clock()
+  where w.holder = excluded.holder or w.due_at not between __schema__.clock() and excluded.due_at
   returning w.name`,
 )

@@ -5,7 +5,7 @@ import type { LeasedRun } from '../domain/delivery.ts'
 import type { EventAttributes, NewEvent } from '../domain/event.ts'
 import { type StoredEvent, storedEvent } from '../domain/stored-event.ts'
 import type { Subscription } from '../domain/subscription.ts'
-import type { CallerTransaction } from '../domain/transaction.ts'
+import { type CallerTransaction, rowsOf } from '../domain/transaction.ts'
 
 export interface PublishRequest {
   readonly events: readonly NewEvent[]
@@ -71,7 +71,7 @@ export async function publishIn(
   db: Schema,
   request: PublishRequest,
 ): Promise<Published[]> {
-  const { rows } = await tx.query(publishStatement(db).text, publishValues(request))
+  const rows = rowsOf(await tx.query(publishStatement(db).text, publishValues(request)))
   return inOrder(
     (rows as NamedRow[]).map((r) => [
       ...([r.places, r.ids, r.replayed, r.conflict, r.owed, r.at, null, r.ends] as const),

@@ -1,4 +1,5 @@
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
+import { checkEventId } from '../domain/id.ts'
 import { PosthornError } from '../errors.ts'
 import { type Action, recordAction } from './admin-log.ts'
 
@@ -20,6 +21,7 @@ export interface Purged {
  * or NOT_FINISHED. Doing it twice is doing it once.
  */
 export async function purge(db: Database, { eventId, action }: PurgeRequest): Promise<Purged> {
+  checkEventId(eventId)
   return db.transaction(
     async (tx) => {
       // First the locks: whoever would send it again waits, and then finds it purged.

@@ -42,7 +42,10 @@ export async function listQueueEvents(
     reader,
     ids.map((id) => ({ queue, id })),
   )
-  return { events: events.map(({ queued }) => queued), nextCursor: next === null ? null : encode(next) }
+  return {
+    events: events.map(({ queued }) => queued),
+    nextCursor: next === null ? null : encode(queue, next),
+  }
 }
 
 /** The first events of several queues, by queue: payloads are left out beyond what one page may have in all. */
@@ -57,7 +60,7 @@ export async function listFirstEvents(
   for (const queue of queues) {
     const { ids, next } = await walk(reader, queue, { limit })
     places.push(...ids.map((id) => ({ queue, id })))
-    if (next !== null) cursors.set(queue, encode(next))
+    if (next !== null) cursors.set(queue, encode(queue, next))
   }
   const found = await readQueued(reader, places)
   const page = (queue: number): QueuedPage => ({
@@ -82,7 +85,7 @@ async function walk(
 ): Promise<{ ids: number[]; next: Place | null }> {
   const ids: number[] = []
   if (limit === 0) return { ids, next: null }
-  const [first, a, b, shown] = cursor === undefined ? beginning : decode(cursor)
+  const [first, a, b, shown] = cursor === undefined ? beginning : decode(queue, cursor)
   for (const [source, statement] of sources.entries()) {
     if (source < first) continue
     const from = source === first ? [a, b] : (beginnings[source] as readonly string[])
@@ -122,7 +125,7 @@ const runsStatement = defineStatement(
      order by r.first_id, r.id limit $4)
     union all
     (select r.first_id, r.id, r.event_ids from __schema__.runs r
-     where r.subscription = $1 and r.state in ('deferred', 'delayed', 'gated', 'blocked') and r.first_id >= $2::bigint
+     where r.subscription = $1 and r.state in ('deferred', 'delayed', 'held', 'gated', 'blocked') and r.first_id >= $2::bigint
        and (r.first_id, r.id) >= ($2::bigint, $3::bigint)
      order by r.first_id, r.id limit $4)
   ) as r
@@ -222,17 +225,21 @@ type QueuedRow = [
   ...EventRow,
 ]
 
-function encode(place: Place): string {
-  return Buffer.from(JSON.stringify(place)).toString('base64url')
+function encode(queue: number, place: Place): string {
+  return Buffer.from(JSON.stringify([...place, queue])).toString('base64url')
 }
 
 /** Whatever else was encoded into it, only what has the form of a place reaches a statement. */
-function decode(cursor: string): Place {
+function decode(queue: number, cursor: string): Place {
   const place = parse(Buffer.from(cursor, 'base64url').toString())
-  const [source, a, b, shown] = Array.isArray(place) ? place : []
+  const [source, a, b, shown, cursorQueue] = Array.isArray(place) ? place : []
   const isNumber = (text: unknown) => typeof text === 'string' && /^\d{1,18}$/.test(text)
   const isKey = (text: unknown) => typeof text === 'string' && text.length <= 255 && !text.includes('\0')
-  const isPlace = [0, 1, 2, 3].includes(source) && (source === 1 ? isKey(a) : isNumber(a)) && isNumber(b)
+  const isPlace =
+    cursorQueue === queue &&
+    [0, 1, 2, 3].includes(source) &&
+    (source === 1 ? isKey(a) : isNumber(a)) &&
+    isNumber(b)
   if (isPlace && Number.isInteger(shown) && shown >= 0 && shown <= 1_000_000) return [source, a, b, shown]
   throw badOption('cursor', 'one that a page of this queue gave', cursor)
 }

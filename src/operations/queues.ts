@@ -1,7 +1,8 @@
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
+import { checkOptions } from '../domain/known-names.ts'
 import { checkWatermark, type QueueConfig, type QueueStorage } from '../domain/queue.ts'
 import type { Subscription, SubscriptionStatus } from '../domain/subscription.ts'
-import { checkPaging, checkWhole, encodeCursor, type Paging } from './paging.ts'
+import { checkPaging, type Paging, pagingOptions } from './paging.ts'
 import type { PressureLevel } from './pressure.ts'
 import { listFirstEvents, listQueueEvents, type QueuedPage, type QueuedPaging } from './queue-events.ts'
 import { readAtOnce } from './reader.ts'
@@ -42,8 +43,8 @@ export interface QueuePage {
   readonly nextCursor: string | null
 }
 
-/** What one page lists at most: each queue has events of its own. */
-export const queuesMax = 100
+/** How many events one page shows at most, of all its queues together. */
+const pageEventsMax = 10_000
 
 /** In the order in which their subscriptions were made, each with its first events. */
 export async function listQueues(
@@ -51,18 +52,19 @@ export async function listQueues(
   paging: Paging,
   { eventsMax }: { readonly eventsMax: number },
 ): Promise<QueuePage> {
-  const { limit, offset, after, order } = checkPaging(paging, noForm)
-  checkWhole('limit', limit, 1, queuesMax)
+  checkOptions(paging, pagingOptions, 'a list of queues')
+  const { limit, offset, after, order, cursorAt } = checkPaging('queues', paging, noForm)
   return readAtOnce(db, async (reader) => {
     const [counted] = await reader.run<[total: number]>(countStatement(db), [])
     const start = after === null ? beforeAll[order] : Number(after)
     const rows = await reader.run<QueueRow>(pageStatements[order](db), [start, limit + 1, offset])
     const found = rows.slice(0, limit).map(fromRow)
     const filled = found.filter(({ depth }) => depth > 0).map(({ no }) => no)
-    const events = await listFirstEvents(reader, filled, { limit: eventsMax })
+    const each = Math.floor(pageEventsMax / Math.max(1, filled.length))
+    const events = await listFirstEvents(reader, filled, { limit: Math.min(eventsMax, each) })
     const queues = found.map((queue) => ({ ...queue, ...(events.get(queue.no) ?? noEvents) }))
     const last = queues.at(-1)
-    const nextCursor = rows.length > limit && last !== undefined ? encodeCursor(order, last.no) : null
+    const nextCursor = rows.length > limit && last !== undefined ? cursorAt(last.no) : null
     return { queues, total: counted?.[0] ?? 0, nextCursor }
   })
 }
@@ -117,7 +119,9 @@ function fromRow(row: QueueRow): Omit<Queue, keyof QueuedPage> {
   const [processed, errors, timed, executionMs, depth, backpressure, drainedAt, createdAt, updatedAt] = rest
   const { on_full: onFull, storage: _, ...limits } = config
   return {
-    ...{ no, subscriptionId, name, via, storage, status, backpressure, drainedAt, createdAt, updatedAt },
+    ...{ no, subscriptionId, name, via, storage, status, drainedAt, createdAt, updatedAt },
+    // Upkeep measures only what is in the database.
+    backpressure: storage === 'memory' ? pressureAt(depth, limits) : backpressure,
     config: { ...limits, onFull },
     checkpointId: lastId,
     totals: { processed, errors, averageMs: timed === 0 ? 0 : Math.round(executionMs / timed) },
@@ -127,6 +131,13 @@ function fromRow(row: QueueRow): Omit<Queue, keyof QueuedPage> {
 }
 
 const depthMax = 10_000
+
+type Limits = Pick<QueueConfig, 'maxQueueDepth' | 'highWatermark'>
+
+function pressureAt(depth: number, { maxQueueDepth, highWatermark }: Limits): PressureLevel {
+  if (maxQueueDepth !== null && depth >= maxQueueDepth) return 'full'
+  return highWatermark !== null && depth >= highWatermark ? 'high' : 'none'
+}
 
 const select = `select s.no, s.id, s.name, s.via, s.storage, s.status, __schema__.queue_config(s),
     case when s.storage = 'memory' then nullif(m.checkpoint, 0) else t.last_id end, t.processed,

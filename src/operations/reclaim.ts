@@ -3,6 +3,7 @@ import type { RetryPolicy } from '../domain/retry.ts'
 import { decideSettlement } from '../domain/settlement.ts'
 import { cancelTold, type ToldRow } from './cancel.ts'
 import { type SettleRequest, settleIn } from './settle.ts'
+import { shortenWaits } from './shorten-waits.ts'
 
 export interface Reclaimed {
   readonly subscription: number
@@ -30,6 +31,7 @@ export async function reclaim(db: Database): Promise<{ runs: number; charged: Re
 const runsMax = 100
 
 async function reclaimIn(tx: Connection, db: Database): Promise<{ runs: number; charged: Reclaimed[] }> {
+  await shortenWaits(tx, db)
   const expired = await tx.run<ExpiredRow>(findExpired(db), [runsMax])
   if (expired.length === 0) return { runs: 0, charged: [] }
 
@@ -89,6 +91,7 @@ function toBurial({ runId, token, eventId, failures }: Charge): SettleRequest {
     afterMs: null,
     failures,
     reason: 'the lease expired',
+    cause: 'lease_expired',
     startedAfterMs: null,
     executionMs: null,
     statusCode: null,

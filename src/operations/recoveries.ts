@@ -1,5 +1,6 @@
 import { type Database, defineStatement } from '../db/database.ts'
-import { checkPaging, encodeCursor, type Paging, uuidForm } from './paging.ts'
+import { checkOptions } from '../domain/known-names.ts'
+import { checkPaging, type Paging, pagingOptions, uuidForm } from './paging.ts'
 import { readAtOnce } from './reader.ts'
 
 /** What a process that started found unfinished in a queue. */
@@ -67,14 +68,15 @@ export async function listRecoveries(
   queue: string,
   paging: Paging = {},
 ): Promise<RecoveryPage> {
-  const { limit, offset, after, order } = checkPaging(paging, uuidForm)
+  checkOptions(paging, pagingOptions, 'a list of recoveries')
+  const { limit, offset, after, order, cursorAt } = checkPaging('recoveries', { ...paging, queue }, uuidForm)
   return readAtOnce(db, async (reader) => {
     const rows = await reader.run<RecoveryRow>(listStatements[order](db), [queue, after, limit + 1, offset])
     const recoveries = rows.slice(0, limit).map(fromRow)
     const last = recoveries.at(-1)
     return {
       recoveries,
-      nextCursor: rows.length > limit && last !== undefined ? encodeCursor(order, last.id) : null,
+      nextCursor: rows.length > limit && last !== undefined ? cursorAt(last.id) : null,
     }
   })
 }

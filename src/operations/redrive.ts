@@ -1,4 +1,5 @@
 import { type Database, defineStatement } from '../db/database.ts'
+import { checkDeadLetterIds } from '../domain/id.ts'
 import { enqueueAgain, numberedKey } from './again-sql.ts'
 
 export interface RedriveRequest {
@@ -19,6 +20,7 @@ export interface Redriven {
  * subscription wanted is routed again. Letters already redriven, or whose event is gone or purged, are left alone.
  */
 export async function redrive(db: Database, request: RedriveRequest): Promise<Redriven[]> {
+  checkDeadLetterIds(request.deadLetterIds)
   const rows = await db.once<RedriveRow>(redriveStatement(db), [request.deadLetterIds, request.by], {})
   return rows.map(([deadLetterId, eventId, subscription]) => ({ deadLetterId, eventId, subscription }))
 }

@@ -1,12 +1,13 @@
 import { type Database, defineStatement } from '../db/database.ts'
+import { checkOptions } from '../domain/known-names.ts'
 import { type ReplayPlan, type ReplayState, replayStates } from '../domain/replay.ts'
 import { toReason } from '../domain/text.ts'
 import {
   badOption,
   type CheckedPaging,
   checkPaging,
-  encodeCursor,
   type Paging,
+  pagingOptions,
   type Total,
   uuidForm,
 } from './paging.ts'
@@ -62,6 +63,7 @@ export async function abortReplay(db: Database, { id, by }: { id: string; by: st
 
 /** In the order of their ids, which is that of their making. */
 export async function listReplays(db: Database, filter: ReplayFilter = {}): Promise<ReplayPage> {
+  checkOptions(filter, { ...pagingOptions, state: true, subscriptionId: true }, 'a list of replays')
   const { state, subscriptionId } = filter
   if (state !== undefined && !replayStates.includes(state)) {
     throw badOption('state', `one of ${replayStates.join(', ')}`, state)
@@ -69,12 +71,12 @@ export async function listReplays(db: Database, filter: ReplayFilter = {}): Prom
   if (subscriptionId !== undefined && !uuidForm.test(subscriptionId)) {
     throw badOption('subscriptionId', 'the id of a subscription', subscriptionId)
   }
-  const paging = checkPaging(filter, uuidForm)
+  const paging = checkPaging('replays', filter, uuidForm)
   return readAtOnce(db, (reader) => readPage(reader, filter, paging))
 }
 
 async function readPage(reader: Reader, filter: ReplayFilter, paging: CheckedPaging): Promise<ReplayPage> {
-  const { limit, offset, after, order } = paging
+  const { limit, offset, after, order, cursorAt } = paging
   const chosen = [filter.state ?? null, filter.subscriptionId ?? null]
   const { rows } = await reader.query<ReplayRow>(
     `${replaysWanted} and (r.id ${order === 'asc' ? '>' : '<'} $3 or $3::uuid is null)
@@ -84,7 +86,7 @@ async function readPage(reader: Reader, filter: ReplayFilter, paging: CheckedPag
   )
   const replays = rows.slice(0, limit).map(fromRow)
   const last = replays.at(-1)
-  const nextCursor = rows.length > limit && last !== undefined ? encodeCursor(order, last.id) : null
+  const nextCursor = rows.length > limit && last !== undefined ? cursorAt(last.id) : null
   return { replays, ...(await countReplays(reader, chosen)), nextCursor }
 }
 

@@ -1,10 +1,16 @@
 import { type Database, defineStatement } from '../db/database.ts'
+import { isLocked } from '../db/failure.ts'
+import { checkEventId } from '../domain/id.ts'
+import { PosthornError } from '../errors.ts'
 import { cancelTold, type ToldRow } from './cancel.ts'
 
 export interface ResetRequest {
   readonly eventId: number
   readonly reason: string
 }
+
+/** Renewals and leases lock a run for a moment; whoever settles it in his own transaction, for as long as he likes. */
+const lockTimeoutMs = 1_000
 
 /**
  * Takes the deliveries of an event that are under way from their holders: back to waiting, failures kept, holder
@@ -15,14 +21,20 @@ export async function reset(
   db: Database,
   { eventId, reason }: ResetRequest,
 ): Promise<{ subscription: number }[]> {
-  return db.transaction(
-    async (tx) => {
-      const rows = await tx.run<ToldRow>(resetStatement(db), [eventId, reason])
-      await cancelTold(tx, db, rows)
-      return rows.map(([subscription]) => ({ subscription }))
-    },
-    { indexPlans: true },
-  )
+  checkEventId(eventId)
+  try {
+    return await db.transaction(
+      async (tx) => {
+        const rows = await tx.run<ToldRow>(resetStatement(db), [eventId, reason])
+        await cancelTold(tx, db, rows)
+        return rows.map(([subscription]) => ({ subscription }))
+      },
+      { indexPlans: true, lockTimeoutMs },
+    )
+  } catch (error) {
+    if (!isLocked(error)) throw error
+    throw new PosthornError('LEASE_BUSY', { eventId }, { cause: error })
+  }
 }
 
 const resetStatement = defineStatement(

@@ -65,7 +65,7 @@ const takeStatement = `select w.reached, w.reached_key, w.kept
 const takeStatements: Record<Turn, ReturnType<typeof defineStatement>> = {
   'when due': defineStatement(
     'take_walk_when_due',
-    `${takeStatement} and w.due_at <= __schema__.clock() for update skip locked`,
+    `${takeStatement} and w.due_at not between __schema__.clock() and __schema__.clock() + interval '1 day' for update skip locked`,
   ),
   now: defineStatement('take_walk_now', `${takeStatement} for update`),
 }
@@ -82,7 +82,7 @@ const endPassStatement = defineStatement(
     full_at = case when f.is_due then __schema__.clock() else w.full_at end,
     due_at = __schema__.clock() + $3 * interval '1 ms'
   from (
-    select o.full_at <= __schema__.clock() - interval '1 day' as is_due
+    select o.full_at not between __schema__.clock() - interval '1 day' and __schema__.clock() as is_due
     from __schema__.retention_walks o
     where o.name = $1
   ) as f

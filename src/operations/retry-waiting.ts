@@ -22,7 +22,7 @@ const retryStatement = defineStatement(
     from __schema__.runs r
     where r.id = any(array(
         select a.id from __schema__.runs a
-        where a.state in ('deferred', 'delayed', 'gated', 'blocked') and a.first_id = $1
+        where a.state in ('deferred', 'delayed', 'held', 'gated', 'blocked') and a.first_id = $1
         union all
         select b.id from __schema__.runs b where b.subscription = $2 and b.state = 'ready' and b.first_id = $1))
       and r.subscription = $2 and r.event_ids[1] = $1 and r.attempts > 0 and r.state in ('deferred', 'ready', 'gated')

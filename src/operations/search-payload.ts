@@ -1,11 +1,11 @@
 import { numberArray } from '../db/array.ts'
 import { type Database, defineStatement } from '../db/database.ts'
-import { hasValues, type PayloadPath } from '../domain/payload-path.ts'
+import { hasValues, isPath, type PayloadPath } from '../domain/payload-path.ts'
 import { checkFilter, type EventFilter, matchEvents } from './event-match.ts'
 import { sizeMatches } from './event-size.ts'
 import { choosePath, type Path, walkEvents } from './event-walk.ts'
 import { type ListedEvent, readListed } from './listed-event.ts'
-import { checkPaging, encodeCursor, eventIdForm, type Order } from './paging.ts'
+import { badOption, checkPaging, eventIdForm, type Order } from './paging.ts'
 import { type Reader, readAtOnce } from './reader.ts'
 
 /** The caller sees to it that there is a `createdFrom`. */
@@ -43,19 +43,24 @@ export async function searchPayload(
   search: PayloadSearch,
   { eventsMax, searchMs }: SearchBounds = usualBounds,
 ): Promise<PayloadSearchPage> {
-  checkFilter(search)
-  const { limit, after: cursor, order } = checkPaging({ ...search, offset: 0 }, eventIdForm)
+  const { paths, ...filter } = search
+  checkFilter(filter)
+  if (!Array.isArray(paths) || !paths.every(isPath)) {
+    throw badOption('paths', 'a list of { path, value }, of texts', paths)
+  }
+  const paging = checkPaging('events', { ...search, offset: 0 }, eventIdForm)
+  const { limit, after: cursor, order } = paging
   const after = cursor === null ? null : Number(cursor)
   return readAtOnce(db, async (reader) => {
     const until = performance.now() + searchMs
     const match = await matchEvents(reader, search)
     const path = choosePath(match, await sizeMatches(reader, match), search.status)
-    const task = { path, paths: search.paths, order, after, limit, eventsMax, until }
+    const task = { path, paths, order, after, limit, eventsMax, until }
     const { found, complete, last, ...searched } = await searchAlong(reader, task)
     return {
       events: await readListed(reader, found, order),
       searched: { ...searched, complete },
-      nextCursor: complete || last === null ? null : encodeCursor(order, last),
+      nextCursor: complete || last === null ? null : paging.cursorAt(last),
     }
   })
 }

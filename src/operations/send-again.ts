@@ -55,10 +55,6 @@ const lockLetters = defineStatement(
   for update`,
 )
 
-/**
- * Each row of `arrivals` holds deliveries of one kind that follow each other, and the rows are in the order of their
- * events: an admission that takes only some of them leaves the later ones behind.
- */
 const sendStatement = defineStatement(
   'send_again',
   `with kept as materialized (

@@ -29,16 +29,28 @@ export async function settleLate(db: Database, { subscription, request }: LateSe
 }
 
 /**
- * What a reclaim or an operator recorded of the attempt is not the worker's settlement. A reclaim that buries
- * has no record of how long the attempt took, and names the lease as the reason.
+ * For a runner, which moves a delivery into a run of its own (`isolate`) and may not get the answer: settles it there.
+ * Without this the attempt would count for nothing, as the run is then one that nobody knows of.
  */
+export async function settleIsolated(
+  db: Database,
+  { subscription, request }: LateSettle,
+): Promise<'settled' | 'lost'> {
+  const { eventId, token } = request
+  const [isolated] = await db.run<[runId: number]>(findIsolated(db), [subscription, eventId, token])
+  if (isolated === undefined) return 'lost'
+  const rejected = await settle(db, [{ ...request, runId: isolated[0] }])
+  return rejected.length === 0 ? 'settled' : 'lost'
+}
+
+/** What a reclaim or an operator recorded of the attempt is not the worker's settlement. */
 const findSettled = defineStatement(
   'find_settled',
   `select a.settlement
   from __schema__.audit a
   where a.event_id = $1 and a.subscription = $2 and a.token = $3
     and a.settlement not in ('lease_expired', 'reset', 'released')
-    and not (a.settlement = 'buried' and a.reason = 'the lease expired' and a.execution_ms is null)
+    and a.cause is distinct from 'lease_expired'
   order by a.id desc
   limit 1`,
 )
@@ -48,4 +60,11 @@ const findReclaimed = defineStatement(
   `select r.id
   from __schema__.runs r
   where r.subscription = $1 and r.state = 'ready' and r.first_id = $2 and r.token = $3`,
+)
+
+const findIsolated = defineStatement(
+  'find_isolated',
+  `select r.id
+  from __schema__.runs r
+  where r.subscription = $1 and r.state = 'leased' and r.first_id = $2 and r.token = $3`,
 )

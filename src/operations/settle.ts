@@ -3,6 +3,9 @@ import { type Connection, type Database, defineStatement } from '../db/database.
 import type { Settlement } from '../domain/settlement.ts'
 import { tallied } from './tally-sql.ts'
 
+/** `'finalized'`: its consumer ended it with errors. `'lease_expired'`: a reclaim did, and it is not the worker's word. */
+export type BurialCause = 'finalized' | 'lease_expired'
+
 /** What becomes of one delivery, and what the audit says of the attempt that led there. */
 export interface SettleRequest {
   readonly runId: number
@@ -14,6 +17,8 @@ export interface SettleRequest {
   /** Failures counted by now. */
   readonly failures: number
   readonly reason: string | null
+  /** Of a burial that is not a worker's failure. */
+  readonly cause?: BurialCause
   /** How long after the lease the attempt began, and how long it took; by the worker's own watch. */
   readonly startedAfterMs: number | null
   readonly executionMs: number | null
@@ -82,6 +87,7 @@ export function settleValues(requests: readonly SettleRequest[]): unknown[] {
     numberArray(requests.map((request) => request.startedAfterMs)),
     numberArray(requests.map((request) => request.executionMs)),
     numberArray(requests.map((request) => request.statusCode)),
+    plain ? null : textArray(requests.map((request) => request.cause ?? null)),
   ]
 }
 
@@ -115,11 +121,11 @@ export const settleStatement = defineStatement(
   `with given as materialized (
     select g.position, g.run_id, g.token, g.event_id, coalesce(g.settlement, 'completed') as settlement,
       __schema__.clock() + g.after_ms * interval '1 ms' as next_at, coalesce(g.failures, 0) as failures, g.reason,
-      g.started_after_ms, g.execution_ms, g.status_code
+      g.started_after_ms, g.execution_ms, g.status_code, g.cause
     from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::__schema__.settlement[], $5::bigint[], $6::int[],
-        $7::text[], $8::int[], $9::int[], $10::smallint[])
+        $7::text[], $8::int[], $9::int[], $10::smallint[], $11::__schema__.burial_cause[])
       with ordinality as g(run_id, token, event_id, settlement, after_ms, failures, reason, started_after_ms,
-        execution_ms, status_code, position)
+        execution_ms, status_code, cause, position)
   ),
   held as materialized (
     select r.id, r.subscription, r.state, r.event_ids, r.first_id, r.ordering_key, r.position, r.concurrency_key,
@@ -142,7 +148,7 @@ export const settleStatement = defineStatement(
   ),
   settled as materialized (
     select g.position, g.run_id, g.event_id, case when t.stopped then 'cancelled' else g.settlement end as settlement,
-      case when not t.stopped then g.next_at end as next_at, g.failures, g.reason, g.started_after_ms,
+      case when not t.stopped then g.next_at end as next_at, g.failures, g.reason, g.cause, g.started_after_ms,
       g.execution_ms, g.status_code, h.subscription, h.worker, h.token, h.leased_at, h.lane, t.stopped,
       t.stopped or g.settlement in ('completed', 'buried', 'cancelled') as final,
       h.attempts_before + case when g.settlement = 'released' then 0 else h.counts end as attempt
@@ -152,17 +158,17 @@ export const settleStatement = defineStatement(
   ),
   recorded as (
     insert into __schema__.audit (event_id, subscription, settlement, attempt, failures, worker, token, leased_at,
-      started_at, finished_at, next_at, status_code, execution_ms, reason)
+      started_at, finished_at, next_at, status_code, execution_ms, reason, cause)
     select s.event_id, s.subscription, s.settlement, s.attempt, s.failures, s.worker, s.token, s.leased_at,
       s.leased_at + s.started_after_ms * interval '1 ms', __schema__.clock(), s.next_at, s.status_code,
-      s.execution_ms, s.reason
+      s.execution_ms, s.reason, s.cause
     from settled s
   ),
   ${tallied('settled')},
   buried as (
-    insert into __schema__.dead_letters (id, event_id, subscription, kind, reason, attempts, failures,
+    insert into __schema__.dead_letters (id, event_id, subscription, kind, reason, cause, attempts, failures,
       event_snapshot, subscription_snapshot, buried_at)
-    select __schema__.uuid_v7(), s.event_id, s.subscription, 'buried', coalesce(s.reason, ''), s.attempt, s.failures,
+    select __schema__.uuid_v7(), s.event_id, s.subscription, 'buried', coalesce(s.reason, ''), s.cause, s.attempt, s.failures,
       __schema__.event_document(e), __schema__.subscriber_document(p), __schema__.clock()
     from settled s
     join __schema__.events e on e.id = s.event_id

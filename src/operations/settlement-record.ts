@@ -69,7 +69,7 @@ const readStatement = defineStatement(
     from __schema__.audit a
     where a.event_id = g.event_id and a.subscription = g.subscription and a.token = g.token
       and a.settlement not in ('lease_expired', 'reset')
-      and not (a.settlement = 'buried' and a.reason = 'the lease expired' and a.execution_ms is null)
+      and a.cause is distinct from 'lease_expired'
     order by a.id desc
     limit 1
   ) as a

@@ -90,7 +90,7 @@ const queuesStatement = defineStatement(
         filter (where r.state in ('deferred', 'delayed')) as delayed,
       count(*) filter (where r.state = 'deferred' and r.failures > 0) as retries
     from __schema__.runs r
-    where r.state in ('deferred', 'delayed', 'gated', 'blocked')
+    where r.state in ('deferred', 'delayed', 'held', 'gated', 'blocked')
     group by r.subscription
   ),
   -- What a lease owns of a lane beyond what it was granted still waits.

@@ -42,7 +42,7 @@ interface Taken {
   readonly reached: number
   readonly lastId: number
   readonly room: number
-  readonly createdAt: string
+  readonly lastLetter: number | null
   readonly createdBy: string
   /** Its subscription was deleted. */
   readonly isOrphan: boolean
@@ -51,24 +51,25 @@ interface Taken {
 async function take(tx: Connection, db: Database, only: string | null): Promise<Taken | undefined> {
   const [row] = await tx.run<TakenRow>(takeStatement(db), [only, deliveriesMax])
   if (row === undefined) return undefined
-  const [id, subscription, kind, request, reached, lastId, room, createdAt, createdBy, isOrphan] = row
+  const [id, subscription, kind, request, reached, lastId, room, lastLetter, createdBy, isOrphan] = row
   const plan = { kind, request } as ReplayPlan
-  return { id, subscription, plan, reached, lastId, room, createdAt, createdBy, isOrphan }
+  return { id, subscription, plan, reached, lastId, room, lastLetter, createdBy, isOrphan }
 }
 
 async function advance(tx: Connection, db: Database, taken: Taken): Promise<SentAgain> {
-  const { id, subscription, plan, reached: after, lastId, room, createdAt: asOf, createdBy: by } = taken
+  const { id, subscription, plan, reached: after, lastId, room, lastLetter, createdBy: by } = taken
   const { eventIds, reached } = await chooseDeliveries(tx, db, {
-    ...{ plan, subscription, after, lastId, asOf, deliveriesMax: room, seenMax },
+    ...{ plan, subscription, after, lastId, lastLetter, deliveriesMax: room, seenMax },
   })
   const sent = await sendAgain(tx, db, { replay: id, kind: plan.kind, subscription, eventIds, by })
   await tx.run(advanceStatement(db), [id, reached, sent.done, sent.skipped, sent.removed])
   return sent
 }
 
-/** A second's worth at most, as for subscriptions. */
-const tokensNow = `least(greatest(r.rate_per_second, 1),
-      r.tokens + r.rate_per_second * extract(epoch from __schema__.clock() - r.refilled_at))`
+const tokensNow = '__schema__.tokens_now(r.tokens, r.refilled_at, r.rate_per_second)'
+
+/** One that waits for longer than any is told to wait was written before the clock was set back. */
+export const isReplayDue = `(r.due_at <= __schema__.clock() or r.due_at > __schema__.clock() + interval '10 s')`
 
 /**
  * Of each subscription only the oldest goes on, and its row is held as well: two steps at once would mix up the order of
@@ -78,12 +79,12 @@ const takeStatement = defineStatement(
   'take_replay',
   `select r.id, r.subscription, r.kind, r.request, r.reached, r.last_id,
     case when r.rate_per_second is null then $2::int else least($2, floor(${tokensNow}))::int end,
-    r.created_at::text, r.created_by, s.status = 'deleted'
+    r.last_letter, r.created_by, s.status = 'deleted'
   from __schema__.replays r
   join __schema__.subscriptions s on s.no = r.subscription
   where r.state = 'running'
     and (r.id = $1 or $1::uuid is null)
-    and r.due_at <= __schema__.clock()
+    and ${isReplayDue}
     and (r.rate_per_second is null or ${tokensNow} >= 1 or s.status = 'deleted')
     and (s.drain_fence is null or s.status = 'deleted')   -- what drains is sent nothing new
     and not exists (
@@ -128,7 +129,7 @@ type TakenRow = [
   reached: number,
   lastId: number,
   room: number,
-  createdAt: string,
+  lastLetter: number | null,
   createdBy: string,
   isOrphan: boolean,
 ]

@@ -1,7 +1,7 @@
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import type { EndpointDefinition } from './endpoints.ts'
-import { checkPaging, encodeCursor, type Paging } from './paging.ts'
+import { checkPaging, type Paging } from './paging.ts'
 import { readAtOnce } from './reader.ts'
 import { type SubscriptionRow, subscriptionColumns, subscriptionFromRow } from './subscription-row.ts'
 
@@ -32,14 +32,14 @@ export interface SubscriberPage {
 
 /** In the order of their numbers, which is that in which they were made. */
 export async function listSubscribers(db: Database, paging: Paging = {}): Promise<SubscriberPage> {
-  const { limit, offset, after, order } = checkPaging(paging, noForm)
+  const { limit, offset, after, order, cursorAt } = checkPaging('subscribers', paging, noForm)
   return readAtOnce(db, async (reader) => {
     const [counted] = await reader.run<[total: number]>(countStatement(db), [])
     const start = after === null ? beforeAll[order] : Number(after)
     const rows = await reader.run<SubscriberRow>(pageStatements[order](db), [start, limit + 1, offset])
     const subscribers = rows.slice(0, limit).map(fromRow)
     const last = subscribers.at(-1)
-    const nextCursor = rows.length > limit && last !== undefined ? encodeCursor(order, last.no) : null
+    const nextCursor = rows.length > limit && last !== undefined ? cursorAt(last.no) : null
     return { subscribers, total: counted?.[0] ?? 0, nextCursor }
   })
 }

@@ -2,7 +2,9 @@ import { type Connection, type Database, defineStatement } from '../db/database.
 import { parseFilter, parsePointer } from '../domain/filter.ts'
 import type { Subscription, SubscriptionDefinition } from '../domain/subscription.ts'
 import { PosthornError } from '../errors.ts'
-import { addSecret, type EndpointDefinition, type SealedSecret, writeEndpoint } from './endpoints.ts'
+import { lockAdmissions } from './admit.ts'
+import { addSecret, type EndpointChange, type SealedSecret, writeEndpoint } from './endpoints.ts'
+import { followPromotion } from './promotions.ts'
 import { getSubscriber, type Subscriber } from './subscribers.ts'
 import { type SubscriptionRow, subscriptionColumns, subscriptionFromRow } from './subscription-row.ts'
 
@@ -18,11 +20,9 @@ export async function upsertSubscription(
     await lockName(tx, definition.name)
     const before = await findSubscription(tx, db, definition.name)
     if (before !== undefined && before.via !== definition.via) {
-      throw new PosthornError('BAD_OPTION', {
-        option: 'name',
-        expected: `the name of a ${definition.via} subscription`,
-        value: `${definition.name}, which is a ${before.via} subscription`,
-      })
+      const expected = `the name of a ${definition.via} subscription`
+      const value = `${definition.name}, which is a ${before.via} subscription`
+      throw new PosthornError('BAD_OPTION', { option: 'name', expected, value })
     }
     return { subscription: await writeSubscription(tx, db, definition), before }
   })
@@ -33,6 +33,7 @@ async function writeSubscription(
   db: { readonly schema: string },
   definition: SubscriptionDefinition,
 ): Promise<Subscription> {
+  await followPromotion(tx, db)
   const [row] = await tx.run<SubscriptionRow>(upsertStatement(db), [
     definition.name,
     definition.via,
@@ -76,7 +77,7 @@ export async function findSubscription(
 export interface SubscriberDefinition {
   readonly definition: SubscriptionDefinition
   /** Where its webhooks go; null: it has none. */
-  readonly endpoint: EndpointDefinition | null
+  readonly endpoint: EndpointChange | null
 }
 
 export interface NewSubscriber extends SubscriberDefinition {
@@ -153,6 +154,8 @@ export async function setStatus(
   db: { readonly schema: string },
   { id, status }: { id: string; status: SetStatus },
 ): Promise<void> {
+  // While nothing is admitted: an admission that does not see the fence must not let in what is beyond it.
+  if (status === 'draining') await tx.run(lockAdmissions(db), [])
   await tx.run(statusStatement(db), [id, status])
 }
 
@@ -174,12 +177,6 @@ export async function deleteSubscription(
   const values = 'name' in which ? [which.name, null] : [null, which.id]
   const rows = await tx.run<[no: number]>(deleteStatement(db), values)
   return rows[0]?.[0]
-}
-
-/** Handler subscriptions that no live handler has served for ten minutes. */
-export async function abandonedSubscriptions(db: Database): Promise<string[]> {
-  const rows = await db.run<[name: string]>(abandonedStatement(db), [])
-  return rows.map(([name]) => name)
 }
 
 const upsertStatement = defineStatement(
@@ -220,7 +217,7 @@ const limitStatement = defineStatement(
   `with limited as (
     select s.no, s.rate_per_second
     from __schema__.subscriptions s
-    where s.no = $1 and num_nonnulls(s.max_concurrency, s.rate_per_second, s.ramp) > 0
+    where s.no = $1 and __schema__.is_limited(s.max_concurrency, s.rate_per_second, s.ramp)
   ),
   kept as (
     insert into __schema__.limits (subscription, tokens, refilled_at)
@@ -253,7 +250,7 @@ const statusStatement = defineStatement(
       drain_fence = case when $2 = 'draining' then coalesce(pg_sequence_last_value('__schema__.event_ids'::regclass), 0) end,
       drain_xid = null
     where s.id = $1 and s.status <> 'deleted'
-    returning s.no, s.max_concurrency, s.rate_per_second
+    returning s.no, s.max_concurrency, s.rate_per_second, s.ramp
   ),
   -- Whoever lets it go on believes that its endpoint is back.
   closed as (
@@ -265,7 +262,7 @@ const statusStatement = defineStatement(
   unlimited as (
     delete from __schema__.limits l
     using changed c
-    where l.subscription = c.no and num_nonnulls(c.max_concurrency, c.rate_per_second) = 0
+    where l.subscription = c.no and not __schema__.is_limited(c.max_concurrency, c.rate_per_second, c.ramp)
   )
   select no from changed`,
 )
@@ -290,10 +287,4 @@ const deleteStatement = defineStatement(
     delete from __schema__.endpoint_secrets x using ended e where x.subscription = e.no
   )
   select no from ended`,
-)
-
-const abandonedStatement = defineStatement(
-  'abandoned_subscriptions',
-  `select s.name from __schema__.subscriptions s
-  where s.via = 'handler' and s.status = 'active' and s.handler_seen_at < __schema__.clock() - interval '10 min'`,
 )

@@ -1,8 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Admitter } from './admit.ts'
 
-/** What moves from row to row escapes one round; hardly anything does so ten times. */
-export const roundsMax = 10
+/** What moves from row to row, or is locked by somebody who settles it, escapes a round; it has two seconds to stand still. */
+export const roundsMax = 40
+const roundPauseMs = 50
 /** Of each round: some 100,000 arrivals, or a moment's patience with somebody else who lets them in. */
 const admissionsMax = 10
 const busyPauseMs = 20
@@ -16,6 +17,11 @@ export async function admitArrivals(admitter: Admitter): Promise<void> {
   }
 }
 
+/** Between two rounds. */
+export async function untilNextRound(): Promise<void> {
+  await delay(roundPauseMs)
+}
+
 export interface TakeOut {
   /** SQL: which runs `r` may be touched. */
   readonly runs: string
@@ -26,7 +32,8 @@ export interface TakeOut {
 /**
  * The CTEs that take deliveries out of wherever they wait: $1 are their events, $2 their subscription or null for all.
  * `hit` is what was found, with what a lease had granted of it marked as told: that stays where it is. The lane that
- * loses its head goes on, or stops.
+ * loses its head goes on, or stops. What somebody else has locked is left to the next round: whoever waited for it here
+ * would hold up all others whose rows are locked already.
  */
 export function takeOut({ runs, stops }: TakeOut): string {
   return `hit_runs as materialized (
@@ -35,14 +42,14 @@ export function takeOut({ runs, stops }: TakeOut): string {
     from __schema__.runs r
     where r.event_ids && $1::bigint[] and ($2::int is null or r.subscription = $2) and ${runs}
     order by r.id
-    for update
+    for update skip locked
   ),
   hit_chunks as materialized (
     select q.subscription, q.ordering_key, q.position, q.event_ids, q.attempts
     from __schema__.lane_queue q
     where q.event_ids && $1::bigint[] and ($2::int is null or q.subscription = $2)
     order by q.subscription, q.ordering_key, q.position
-    for update
+    for update skip locked
   ),
   hit as materialized (
     select h.id as run_id, h.subscription, u.event_id,
@@ -76,7 +83,7 @@ export function takeOut({ runs, stops }: TakeOut): string {
     set event_ids = l.remaining, first_id = coalesce(l.remaining[1], r.first_id),
       attempts = case when l.remaining[1] = l.event_ids[1] then r.attempts else 0 end,
       failures = case when l.remaining[1] = l.event_ids[1] then r.failures else 0 end,
-      -- a lane that waited for the retry of its head goes on
+      -- A lane that waited for the retry of its head goes on. No gate has to let it: a run with a concurrency key is one delivery.
       state = (case when l.stops then 'blocked' when l.goes_on then 'ready' else l.state::text end)::__schema__.run_state,
       due_at = case when l.stops or l.goes_on then null else r.due_at end,
       token = case when not l.stops then r.token end,
@@ -112,7 +119,7 @@ export function takeOut({ runs, stops }: TakeOut): string {
     select l.subscription, array_agg(case when not l.stops then l.ordering_key end), array_agg(l.position),
       array_agg(l.concurrency_key)
     from left_over l
-    where l.remaining = '{}' and l.state not in ('delayed', 'blocked')
+    where l.remaining = '{}' and l.state not in ('delayed', 'held', 'blocked')
       and num_nonnulls(case when not l.stops then l.ordering_key end, l.concurrency_key) > 0
     group by l.subscription
   )`

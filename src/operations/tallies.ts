@@ -38,7 +38,7 @@ const addUpStatement = defineStatement(
       execution_ms = c.execution_ms + excluded.execution_ms, 
       last_id = case when excluded.last_tally > c.last_tally then excluded.last_id else c.last_id end,
       last_tally = greatest(excluded.last_tally, c.last_tally),
-      counted_at = greatest(c.counted_at, excluded.counted_at),
+      counted_at = excluded.counted_at,
       ended_per_second = (
         select c.ended_per_second * e.kept + (excluded.processed + excluded.errors) / e.seconds * (1 - e.kept)
         from (

@@ -1,6 +1,8 @@
 import { textArray } from '../db/array.ts'
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
-import { badOption, checkPaging, encodeCursor, type Paging } from './paging.ts'
+import { checkOptions } from '../domain/known-names.ts'
+import { badOption, checkPaging, type Paging, pagingOptions } from './paging.ts'
+import { followPromotion } from './promotions.ts'
 import { readAtOnce } from './reader.ts'
 
 export interface Worker {
@@ -28,20 +30,34 @@ type Reader = Connection & { readonly schema: string }
 export async function registerWorker(db: Reader, name: string): Promise<number> {
   const [known] = await db.run<[no: number]>(touchStatement(db), [name])
   if (known !== undefined) return known[0]
+  await followPromotion(db, db)
   const [added] = await db.run<[no: number]>(registerStatement(db), [name])
   return (added as [number])[0]
 }
 
-/** The same number, asked for when it is first needed and then remembered. */
-export function rememberWorker(db: Reader, name: string): () => Promise<number> {
-  let registering: Promise<number> | undefined
-  return () => {
-    registering ??= registerWorker(db, name).catch((error: unknown) => {
-      registering = undefined
-      throw error
-    })
-    return registering
+/** The same number, remembered. */
+export interface RememberedWorker {
+  /** Asked for when it is first needed. */
+  number(): Promise<number>
+  /** Says that the worker lives. A failover may have forgotten its number: then it gets another. */
+  register(): Promise<number>
+}
+
+export function rememberWorker(db: Reader, name: string): RememberedWorker {
+  let known: number | undefined
+  let first: Promise<number> | undefined
+  const register = async () => {
+    known = await registerWorker(db, name)
+    return known
   }
+  const number = async () => {
+    if (known !== undefined) return known
+    first ??= register().finally(() => {
+      first = undefined
+    })
+    return first
+  }
+  return { number, register }
 }
 
 /** Says that a worker lives. Returns whether it is known at all. */
@@ -71,7 +87,8 @@ export interface WorkerPage {
 
 /** In the order in which they were first seen: that in which they were last seen changes between two pages. */
 export async function listWorkerPage(db: Database, filter: WorkerFilter = {}): Promise<WorkerPage> {
-  const { limit, offset, after, order } = checkPaging(filter, noForm)
+  checkOptions(filter, { ...pagingOptions, state: true }, 'a list of workers')
+  const { limit, offset, after, order, cursorAt } = checkPaging('workers', filter, noForm)
   const { state = null } = filter
   if (state !== null && state !== 'alive' && state !== 'stale')
     throw badOption('state', 'alive or stale', state)
@@ -81,7 +98,7 @@ export async function listWorkerPage(db: Database, filter: WorkerFilter = {}): P
     const rows = await reader.run<WorkerRow>(pageStatements[order](db), [state, start, limit + 1, offset])
     const shown = rows.slice(0, limit)
     const last = shown.at(-1)
-    const nextCursor = rows.length > limit && last !== undefined ? encodeCursor(order, last[5]) : null
+    const nextCursor = rows.length > limit && last !== undefined ? cursorAt(last[5]) : null
     return { workers: shown.map(workerFromRow), total: counted?.[0] ?? 0, nextCursor }
   })
 }
@@ -99,10 +116,13 @@ export async function countWorkers(reader: Reader): Promise<Readonly<Record<Work
 const noForm = /^\d{1,10}$/
 const beforeAll = { asc: -1, desc: Number.MAX_SAFE_INTEGER }
 
+/** Never back: a worker that was seen in the future is how one learns that the clock was set back. */
+const seenNow = 'seen_at = greatest(seen_at, __schema__.clock())'
+
 /** Tried first: `on conflict` draws a number from the sequence even where it then only updates. */
 const touchStatement = defineStatement(
   'touch_worker',
-  'update __schema__.workers set seen_at = __schema__.clock() where name = $1 returning no',
+  `update __schema__.workers set ${seenNow} where name = $1 returning no`,
 )
 
 /** Sorted, so that two processes which were told of the same workers never wait for each other in a circle. */
@@ -111,14 +131,14 @@ const touchManyStatement = defineStatement(
   `with living as materialized (
     select w.no from __schema__.workers w where w.name = any($1::text[]) order by w.no for update
   )
-  update __schema__.workers w set seen_at = __schema__.clock() from living l where w.no = l.no`,
+  update __schema__.workers w set ${seenNow} from living l where w.no = l.no`,
 )
 
 const registerStatement = defineStatement(
   'register_worker',
-  `insert into __schema__.workers (name, seen_at)
+  `insert into __schema__.workers as w (name, seen_at)
   values ($1, __schema__.clock())
-  on conflict (name) do update set seen_at = excluded.seen_at
+  on conflict (name) do update set seen_at = greatest(w.seen_at, excluded.seen_at)
   returning no`,
 )
 

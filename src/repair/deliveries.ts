@@ -1,4 +1,5 @@
 import type { Database } from '../db/database.ts'
+import { checkOptions } from '../domain/known-names.ts'
 import { toReason } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
 import type { Burial } from '../observe/hub-events.ts'
@@ -55,6 +56,7 @@ export class Deliveries {
 
   /** Makes a dead letter of what waits. Throws NOT_WAITING. */
   async bury(id: string, options: { readonly reason?: string | undefined; readonly by?: string } = {}) {
+    checkOptions(options, { by: true, reason: true }, 'bury')
     const { by = 'library', reason = `buried by ${by}` } = options
     const found = await this.#find(id)
     if (await this.buryFound({ ...found, reason, lane: 'as usual' })) return

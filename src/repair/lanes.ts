@@ -1,4 +1,5 @@
 import type { Database } from '../db/database.ts'
+import { toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
 import type { Admitter } from '../operations/admit.ts'
 import { cancelEvents } from '../operations/cancel.ts'
@@ -55,6 +56,10 @@ export class Lanes {
    * buried head, or whose head waits for a retry. Returns the head's event id. Throws NOT_BLOCKED.
    */
   async settleHead(lane: NamedLane, verb: LaneVerb, by: string): Promise<number> {
+    if (!Object.hasOwn(this.#act, verb)) {
+      const expected = '"retry", "skip" or "discard"'
+      throw new PosthornError('BAD_OPTION', { option: 'verb', expected, value: toDetail(verb) })
+    }
     const before = await getLane(this.#parts.db, lane)
     if (before?.status === 'blocked' && (await this.#unblock(lane, verb, by))) return before.headEventId
     if (before?.status === 'retrying') {

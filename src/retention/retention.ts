@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Database } from '../db/database.ts'
+import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import { keepAuditMsMin, keepMsMax, type RetentionConfig } from '../domain/retention.ts'
 import { integer } from '../domain/subscription.ts'
 import { toReason } from '../domain/text.ts'
@@ -36,6 +37,10 @@ export interface PruneOptions {
   readonly dryRun?: boolean
   /** Who asks for it, for the admin log. */
   readonly by?: string
+}
+
+const pruneNames: NamesOf<PruneOptions> = {
+  ...{ olderThanMs: true, deadLettersOlderThanMs: true, archiveDirectory: true, dryRun: true, by: true },
 }
 
 export interface Pruned {
@@ -88,6 +93,7 @@ export class Retention {
   /** Removes all whose time is over, now and without pauses. What fails is thrown, and what was done stays done. */
   async prune(options: PruneOptions = {}): Promise<Pruned> {
     const { db } = this.#parts
+    checkOptions(options, pruneNames, 'prune')
     const terms = this.#terms(options)
     if (options.dryRun === true) return this.#count(terms)
     await recordAction(db, { actor: options.by ?? 'library', action: 'prune', details: toDetails(terms) })

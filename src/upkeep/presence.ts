@@ -1,11 +1,11 @@
 import type { Database } from '../db/database.ts'
 import { touchHandlers } from '../operations/subscriptions.ts'
-import { registerWorker } from '../operations/workers.ts'
+import type { RememberedWorker } from '../operations/workers.ts'
 import { Loop } from './loop.ts'
 
 export interface PresenceOptions {
   readonly db: Database
-  readonly workerId: string
+  readonly worker: RememberedWorker
   /** The subscriptions that this process has handlers for, by number. */
   readonly handled: () => readonly number[]
   /** What else is to be done as often. */
@@ -14,13 +14,13 @@ export interface PresenceOptions {
 }
 
 /** Says every ten seconds that this process is here. */
-export function presenceLoop({ db, workerId, handled, also, trouble }: PresenceOptions): Loop {
+export function presenceLoop({ db, worker, handled, also, trouble }: PresenceOptions): Loop {
   return new Loop({
     name: 'saying that this process is here',
     everyMs: 10_000,
     trouble,
     step: async () => {
-      await registerWorker(db, workerId)
+      await worker.register()
       if (handled().length > 0) await touchHandlers(db, handled())
       await also()
       return false

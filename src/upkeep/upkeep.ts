@@ -1,30 +1,36 @@
 import type { Database } from '../db/database.ts'
+import { abandonedSubscriptions } from '../operations/abandoned.ts'
 import type { Admitter } from '../operations/admit.ts'
 import { cancel } from '../operations/cancel.ts'
 import { checkpoint } from '../operations/checkpoints.ts'
 import { finishDrains } from '../operations/drains.ts'
 import { type Expired, expire } from '../operations/expire.ts'
-import { orphanedDeliveries } from '../operations/orphans.ts'
+import { forgetBlockedLanes, orphanedDeliveries } from '../operations/orphans.ts'
 import type { OverdueAttempt } from '../operations/overdue.ts'
 import { type Peek, peek } from '../operations/peek.ts'
 import { measurePressure, type PressureChange } from '../operations/pressure.ts'
+import { untoldPromotion } from '../operations/promotions.ts'
 import { type Reclaimed, reclaim } from '../operations/reclaim.ts'
 import { stepReplay } from '../operations/step-replay.ts'
-import { abandonedSubscriptions } from '../operations/subscriptions.ts'
 import { addUpTallies } from '../operations/tallies.ts'
 import { type UnroutedLetter, unroutedLetters } from '../operations/unrouted.ts'
+import type { Sleeper } from '../operations/wake-sleepers.ts'
 import type { Lookout } from './lookout.ts'
 import { Loop } from './loop.ts'
 import { OverdueWatch } from './overdue-watch.ts'
+import { SleeperWatch } from './sleeper-watch.ts'
 
 export interface UpkeepObserver {
   reclaimed(runs: number, charged: readonly Reclaimed[]): void
   expired(deliveries: readonly Expired[]): void
   abandoned(subscriptions: readonly string[]): void
   overdue(attempts: readonly OverdueAttempt[]): void
+  /** Another server took over, on this timeline, and ids jumped. */
+  promoted(timeline: number): void
   unrouted(letters: readonly UnroutedLetter[]): void
   pressed(changes: readonly PressureChange[]): void
   drained(queues: readonly string[]): void
+  asleep(sleepers: readonly Sleeper[]): void
   trouble(error: unknown, doing: string): void
 }
 
@@ -41,6 +47,8 @@ export interface UpkeepOptions {
 }
 
 const eventsMax = 5_000
+/** Looking for lanes that nothing would wake never has more of the time than this. */
+const sleeperShare = 1 / 20
 /** Removing what is old never has more of the time than this, so that it does not hurt what is new. */
 export const pruneShare = 1 / 6
 
@@ -51,6 +59,7 @@ export class Upkeep {
   readonly #observe: UpkeepObserver
   readonly #lookout: Lookout
   readonly #overdue: OverdueWatch
+  readonly #sleepers: SleeperWatch
   readonly #loops: readonly Loop[]
   /** Events to look at, and the look under way. */
   #unrouted: number[] = []
@@ -62,6 +71,7 @@ export class Upkeep {
     this.#observe = observe
     this.#lookout = lookout
     this.#overdue = new OverdueWatch(db, { overdueAfterMs })
+    this.#sleepers = new SleeperWatch(db, (sleepers) => observe.asleep(sleepers))
     const loop = (name: string, everyMs: number, step: () => Promise<boolean>, share = 1) =>
       new Loop({ name, everyMs, step, share, trouble: (error, doing) => observe.trouble(error, doing) })
     this.#loops = [
@@ -72,7 +82,9 @@ export class Upkeep {
         const { replays } = await this.#lookout.look()
         return replays && this.#stepReplay()
       }),
+      loop('looking for another database server', 10_000, () => this.#findPromotion()),
       loop('cancelling what is owed to nobody', 10_000, () => this.#cancelOrphans()),
+      loop('looking for lanes that nothing would wake', 10_000, () => this.#sleepers.look(), sleeperShare),
       loop('looking for handlers that are missing', 60_000, () => this.#findAbandoned()),
       loop('looking for attempts that do not end', 60_000, () => this.#findOverdue()),
       loop('removing what is no longer kept', 60_000, prune, pruneShare),
@@ -92,6 +104,8 @@ export class Upkeep {
     const more = await this.#takeBack(await peek(this.#db, []))
     await this.#measure()
     await this.#findOverdue()
+    await this.#sleepers.look()
+    await this.#findPromotion()
     return (await this.#stepReplay()) || more
   }
 
@@ -155,7 +169,7 @@ export class Upkeep {
 
   async #cancelOrphans(): Promise<boolean> {
     const orphans = await orphanedDeliveries(this.#db)
-    if (orphans === undefined) return false
+    if (orphans === undefined) return forgetBlockedLanes(this.#db)
     const cancelled = await cancel(this.#db, { ...orphans, reason: 'the subscription was deleted' })
     return cancelled.length > 0
   }
@@ -163,6 +177,12 @@ export class Upkeep {
   async #findAbandoned(): Promise<boolean> {
     const names = await abandonedSubscriptions(this.#db)
     if (names.length > 0) this.#observe.abandoned(names)
+    return false
+  }
+
+  async #findPromotion(): Promise<boolean> {
+    const timeline = await untoldPromotion(this.#db)
+    if (timeline !== undefined) this.#observe.promoted(timeline)
     return false
   }
 

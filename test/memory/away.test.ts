@@ -64,7 +64,7 @@ test('a persist whose answer is lost is not forgotten: what it may have stored i
   await hub.start()
   await hub.memory.persist()
   await hub.publishMany([1, 2, 3].map(toEvent))
-  proxy.cutAt('commit', 'after')
+  proxy.cutAt('persist_memory', 'after')
   await expect(hub.memory.persist()).rejects.toMatchObject({ code: 'COMMIT_UNKNOWN' })
   held.give()
   await eventually('two ran', () => ran.length === 2)

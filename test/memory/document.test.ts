@@ -70,3 +70,21 @@ test('a queue in memory that is drained from elsewhere refuses, finishes and say
   })
   await expect.poll(() => handled).toContain(4)
 })
+
+test.each([
+  { events: 1, backpressure: 'none' },
+  { events: 2, backpressure: 'high' },
+  { events: 3, backpressure: 'full' },
+])('the document of a queue in memory with $events events says $backpressure', async (given) => {
+  const { hub } = await hubs.open({ schema: `pressed_${given.events}` })
+  const end = createSignal()
+  hub.on('t', { ...inMemory, maxQueueDepth: 3, highWatermark: 2 }, () => end.given)
+  await hub.start()
+  for (let n = 0; n < given.events; n++) await hub.publish({ type: 't', payload: n })
+  await hub.queues.checkpoint('m')
+  const [listed] = (await hub.queues.list({ order: 'desc', limit: 1 })).queues
+  for (const queue of [await hub.queues.get('m'), listed]) {
+    expect(queue).toMatchObject({ name: 'm', depth: given.events, backpressure: given.backpressure })
+  }
+  end.give()
+})

@@ -1,27 +1,27 @@
-import { afterEach, expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { Hold } from '../../src/memory/hold.ts'
 
-afterEach(() => {
-  vi.restoreAllMocks()
-})
-
-test('a holder that has not heard of its queue for as long as a claim lasts doubts it, until it hears again', () => {
-  const now = vi.spyOn(performance, 'now').mockReturnValue(1_000)
-  const hold = new Hold()
-  now.mockReturnValue(6_000)
-  expect(hold.isDoubtful).toBe(false)
-  now.mockReturnValue(6_001)
-  expect(hold.isDoubtful).toBe(true)
+test('a holder whose claim was not renewed for as long as it lasts gives nothing out, until it is renewed', () => {
+  const hold = new Hold(1_000)
+  expect(hold.isOurs(5_999)).toBe(true)
+  expect(hold.isOurs(6_000)).toBe(false)
   hold.kept(5_900)
-  expect(hold.isDoubtful).toBe(false)
+  expect(hold.isOurs(6_000)).toBe(true)
+  expect(hold.isOurs(10_900)).toBe(false)
 })
 
-test('what is closed takes nothing, and what is lost stays lost', () => {
-  const hold = new Hold()
-  expect(hold.isOpen).toBe(true)
+test('a renewal whose answer comes late does not shorten a claim that was renewed since', () => {
+  const hold = new Hold(1_000)
+  hold.kept(4_000)
+  hold.kept(2_000)
+  expect(hold.isOurs(8_999)).toBe(true)
+})
+
+test('what is closed is not given out, and what is lost stays lost', () => {
+  const hold = new Hold(1_000)
   hold.close()
-  expect([hold.isOpen, hold.isLost]).toEqual([false, false])
+  expect([hold.isOurs(1_000), hold.isLost]).toEqual([false, false])
   hold.lose()
   hold.close()
-  expect([hold.isOpen, hold.isLost]).toEqual([false, true])
+  expect([hold.isOurs(1_000), hold.isLost]).toEqual([false, true])
 })

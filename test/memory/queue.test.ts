@@ -86,7 +86,7 @@ class World {
 
   #open(): MemoryQueue {
     const options = { subscription, token: 1, checkpoint: this.#checkpoint, emptied: () => undefined }
-    return new MemoryQueue({ ...options, now: () => this.#now })
+    return new MemoryQueue({ ...options, claimedAt: Number.POSITIVE_INFINITY, now: () => this.#now })
   }
 
   #publish(): void {

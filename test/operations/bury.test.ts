@@ -6,7 +6,7 @@ import { unblockLane } from '../../src/operations/lanes.ts'
 import { listDeliveries } from '../../src/operations/list-deliveries.ts'
 import { redrive } from '../../src/operations/redrive.ts'
 import { retryWaiting } from '../../src/operations/retry-waiting.ts'
-import { type Engine, only, useEngines } from './reading.ts'
+import { type Engine, only, useEngines, workOff } from './reading.ts'
 
 const openEngine = useEngines('bury')
 
@@ -20,19 +20,6 @@ async function statuses(engine: Engine): Promise<string[]> {
 }
 
 const leasedIds = async (engine: Engine, no: number) => (await engine.lease(no)).map(({ event }) => event.id)
-
-/** Leases and completes until nothing is left; the order of the events. */
-async function workOff(engine: Engine, no: number): Promise<number[]> {
-  const order: number[] = []
-  for (;;) {
-    const leased = await engine.lease(no)
-    if (leased.length === 0) return order
-    for (const delivery of leased) {
-      order.push(delivery.event.id)
-      await engine.settle(delivery)
-    }
-  }
-}
 
 describe('a delivery is buried wherever it waits:', () => {
   test('ready, in the middle of a run', async () => {

@@ -1,8 +1,11 @@
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import type { Connection, Database } from '../../src/db/database.ts'
+import type { LeasedDelivery } from '../../src/domain/delivery.ts'
+import { PosthornError } from '../../src/errors.ts'
 import { Admitter } from '../../src/operations/admit.ts'
 import { cancel, cancelEvents } from '../../src/operations/cancel.ts'
 import { getEvent } from '../../src/operations/events.ts'
+import { expire } from '../../src/operations/expire.ts'
 import { heartbeat } from '../../src/operations/heartbeat.ts'
 import { leaseStatement, leaseValues } from '../../src/operations/lease.ts'
 import { reclaim } from '../../src/operations/reclaim.ts'
@@ -11,6 +14,7 @@ import { reset } from '../../src/operations/reset.ts'
 import { deleteSubscription } from '../../src/operations/subscriptions.ts'
 import { Lookout } from '../../src/upkeep/lookout.ts'
 import { Upkeep } from '../../src/upkeep/upkeep.ts'
+import { eventually } from '../support/signal.ts'
 import { type Engine, only, useEngines } from './reading.ts'
 
 const openEngine = useEngines('cancel')
@@ -36,7 +40,7 @@ test('what leaves the queue of its lane while it is being cancelled is cancelled
   expect(await engine.lease(no)).toEqual([])
   await engine.settle(head)
   const cancelling = await whileLocked(engine.db, [behind], async (tx) => {
-    await tx.query(`select ${engine.db.schema}.admit(null, null, 1000)`)
+    await tx.query(`select ${engine.db.schema}.admit(null, null, null, null, 1000)`)
   })
   expect(cancelling).toEqual([{ eventId: behind, subscription: no, told: false }])
   expect(await statusOf(engine, behind)).toBe('CANCELLED')
@@ -50,7 +54,7 @@ test('a cancel that can’t get at an arrival says so, and works once it can', a
   const [unkeyed] = (await engine.publish({})) as [number]
   const request = { eventIds: [id], subscription: null, reason: 'test' }
   await db.transaction(async (tx) => {
-    await tx.query(`select ${db.schema}.admit(null, null, 0)`)
+    await tx.query(`select ${db.schema}.admit(null, null, null, null, 0)`)
     await expect(cancelEvents(db, new Admitter(db), request)).rejects.toMatchObject({
       code: 'CANCEL_UNFINISHED',
       status: 503,
@@ -59,6 +63,83 @@ test('a cancel that can’t get at an arrival says so, and works once it can', a
     expect(await cancelEvents(db, new Admitter(db), { ...request, eventIds: [unkeyed] })).toHaveLength(1)
   })
   expect(await cancelEvents(db, new Admitter(db), request)).toMatchObject([{ eventId: id, told: false }])
+})
+
+test('a cancel waits for nobody who settles in a transaction of his own, and holds nobody up meanwhile', async () => {
+  const engine = await openEngine()
+  const { db } = engine
+  const no = await engine.subscribe('s', ['note'])
+  const [settled, waiting] = (await engine.publish({ orderingKey: 'a' }, { orderingKey: 'b' })) as [
+    number,
+    number,
+  ]
+  const deliveries = await engine.lease(no)
+  await engine.settle(deliveries.find(({ event }) => event.id === waiting) as LeasedDelivery, {
+    settlement: 'retried',
+    afterMs: 60_000,
+  })
+  const request = { eventIds: [settled, waiting], subscription: null, reason: 'test' }
+  await db.transaction(async (tx) => {
+    await tx.query(`select 1 from ${db.schema}.runs where state = 'leased' for update`)
+    await expect(cancelEvents(db, new Admitter(db), request)).rejects.toMatchObject({
+      code: 'CANCEL_UNFINISHED',
+    })
+    expect(await statusOf(engine, waiting)).toBe('CANCELLED')
+  })
+  expect(await cancelEvents(db, new Admitter(db), request)).toEqual([
+    { eventId: settled, subscription: no, told: true },
+  ])
+})
+
+test('a cancel that loses the database halfway does not say that nothing was done', async () => {
+  const engine = await openEngine()
+  const { db } = engine
+  await engine.subscribe('s', ['note'])
+  const id = only(await engine.publish({}))
+  const away = new PosthornError('DATABASE_UNAVAILABLE', { reason: 'gone' })
+  const lostAfterwards = { schema: db.schema, once: db.once.bind(db), run: () => Promise.reject(away) }
+  const request = { eventIds: [id], subscription: null, reason: 'test' }
+  await expect(
+    cancelEvents(lostAfterwards as unknown as Database, new Admitter(db), request),
+  ).rejects.toMatchObject({ code: 'CANCEL_UNFINISHED', cause: away })
+  expect(await statusOf(engine, id)).toBe('CANCELLED')
+})
+
+test('what expires just after it was cancelled in part expires once, and nothing of it is left', async () => {
+  const engine = await openEngine()
+  const { db } = engine
+  const no = await engine.subscribe('s', ['note'])
+  await engine.publish({ orderingKey: 'k' })
+  only(await engine.lease(no))
+  const behind = { orderingKey: 'k', expiresAt: new Date(Date.now() + 60_000) }
+  const [first, second] = (await engine.publish(behind, behind)) as [number, number]
+  await engine.lease(no)
+  // A clock that stops an expiry after its snapshot, until the chunk is another.
+  await db.query(`create sequence ${db.schema}.shift_ms minvalue 0;
+    create or replace function ${db.schema}.clock() returns timestamptz language plpgsql stable as $$
+    begin
+      perform pg_advisory_xact_lock_shared(4242);
+      return statement_timestamp() + (select last_value from ${db.schema}.shift_ms) * interval '1 ms';
+    end $$`)
+  let expiring: Promise<unknown> = Promise.resolve()
+  await db.transaction(async (tx) => {
+    // Planned before it is stopped: a plan asks for the time, too.
+    expect(await expire(db)).toEqual([])
+    await tx.query(`select pg_advisory_xact_lock(4242), setval('${db.schema}.shift_ms', 120000)`)
+    expiring = expire(db)
+    await eventually('it has begun', async () => {
+      const { rows } = await tx.query(
+        `select 1 from pg_locks where not granted and locktype = 'advisory' and objid = 4242
+          and database = (select oid from pg_database where datname = current_database())`,
+      )
+      return rows.length > 0
+    })
+    await tx.query(`update ${db.schema}.lane_queue set event_ids = array_remove(event_ids, $1)`, [first])
+  })
+  await expiring
+  expect(await expire(db)).toEqual([])
+  const { rows } = await db.query(`select event_id::int as id from ${db.schema}.dead_letters`)
+  expect(rows).toEqual([{ id: second }])
 })
 
 test('a cancel of one subscription does not wait for the others', async () => {
@@ -154,7 +235,7 @@ test('the backlog of a deleted subscription ends, however large', { timeout: 30_
     prune: async () => false,
     observe: {
       ...{ reclaimed: nothing, expired: nothing, abandoned: nothing, overdue: nothing, unrouted: nothing },
-      ...{ pressed: nothing, drained: nothing },
+      ...{ pressed: nothing, drained: nothing, asleep: nothing, promoted: nothing },
       trouble: (error) => void troubles.push(error),
     },
   })
@@ -183,19 +264,13 @@ async function whileLocked(
 ) {
   const cancelling = await db.transaction(async (tx) => {
     await move(tx)
-    const answer = cancelEvents(db, new Admitter(db), { eventIds, subscription: null, reason: 'test' })
-    await expect.poll(() => isWaitedFor(tx), { timeout: 5_000 }).toBe(true)
+    const admitter = new Admitter(db)
+    const rounds = vi.spyOn(admitter, 'admit')
+    const answer = cancelEvents(db, admitter, { eventIds, subscription: null, reason: 'test' })
+    await eventually('a round has passed by what is locked', () => rounds.mock.calls.length >= 2)
     return { answer }
   })
   return cancelling.answer
-}
-
-async function isWaitedFor(tx: Connection): Promise<boolean> {
-  const { rows } = await tx.query(
-    `select 1 from pg_locks where not granted and locktype = 'transactionid'
-      and transactionid = (pg_current_xact_id()::text::bigint % 4294967296)::text::xid`,
-  )
-  return rows.length > 0
 }
 
 function oneOf(subscription: number) {

@@ -236,7 +236,7 @@ async function fill(write: Write): Promise<void> {
       values ($1, $2, $3, $4, '1', $5, $6)`,
       [id, type, tags.length === 0 ? null : tags, random() < 0.3 ? 'k' : null, owed, timeOf(n)],
     )
-    if (owed.length === 0 && random() < 0.3) await bury(write, id, null, 'buried', 'no handler')
+    if (owed.length === 0 && random() < 0.3) await bury(write, id, null, 'buried', null)
     for (const subscription of owed) {
       const { records, place } = n < 450 && random() < 0.9 ? fates[0] : pick(fates)
       await record(write, id, subscription, records)
@@ -255,15 +255,15 @@ async function record(
 ): Promise<void> {
   for (const [at, kind] of records.entries()) {
     const settlement = kind === 'finalized' ? 'buried' : kind
-    const reason = kind === 'finalized' ? 'finalized with errors: []' : 'because'
+    const cause = kind === 'finalized' ? 'finalized' : null
     await write(
-      `insert into posthorn.audit (event_id, subscription, settlement, attempt, finished_at, reason)
-      values ($1, $2, $3, $4, posthorn.clock(), $5)`,
-      [id, subscription, settlement, at + 1, reason],
+      `insert into posthorn.audit (event_id, subscription, settlement, attempt, finished_at, reason, cause)
+      values ($1, $2, $3, $4, posthorn.clock(), 'because', $5)`,
+      [id, subscription, settlement, at + 1, cause],
     )
     const isLast = at === records.length - 1
     if (isLast && ['buried', 'finalized', 'expired'].includes(kind)) {
-      await bury(write, id, subscription, settlement, reason)
+      await bury(write, id, subscription, settlement, cause)
     }
   }
 }
@@ -273,12 +273,12 @@ async function bury(
   id: number,
   subscription: number | null,
   kind: string,
-  reason: string,
+  cause: 'finalized' | null,
 ): Promise<void> {
   await write(
-    `insert into posthorn.dead_letters (id, event_id, subscription, kind, reason, attempts, failures, event_snapshot, buried_at)
-    values (posthorn.uuid_v7(), $1, $2, $3, $4, 1, 1, '{}', posthorn.clock())`,
-    [id, subscription, kind, reason],
+    `insert into posthorn.dead_letters (id, event_id, subscription, kind, reason, cause, attempts, failures, event_snapshot, buried_at)
+    values (posthorn.uuid_v7(), $1, $2, $3, 'because', $4, 1, 1, '{}', posthorn.clock())`,
+    [id, subscription, kind, cause],
   )
 }
 
@@ -299,8 +299,8 @@ async function wait(write: Write, { id, subscription, place, random }: Waiting):
   }
   const state = place === 'leased' ? 'leased' : random() < 0.5 ? 'ready' : 'deferred'
   await write(
-    `insert into posthorn.runs (subscription, state, event_ids, first_id, begun, token, leased_at, leased_until)
-    values ($1, $2, array[$3::bigint], $3, $4, 1, posthorn.clock(), posthorn.clock())`,
+    `insert into posthorn.runs (subscription, state, event_ids, first_id, begun, token, leased_at, leased_until, due_at)
+    values ($1, $2, array[$3::bigint], $3, $4, 1, posthorn.clock(), posthorn.clock(), posthorn.clock())`,
     [subscription, state, id, place === 'leased' ? [id] : null],
   )
 }

@@ -1,7 +1,8 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { type DeliveryState, eventStatus, finalizedPrefix } from '../../src/domain/status.ts'
+import { type DeliveryState, eventStatus } from '../../src/domain/status.ts'
 import { listDeadLetters } from '../../src/operations/dead-letters.ts'
+import { discardLetter } from '../../src/operations/discard.ts'
 import { getEvent } from '../../src/operations/events.ts'
 import { listEvents } from '../../src/operations/list-events.ts'
 import { reclaim } from '../../src/operations/reclaim.ts'
@@ -185,7 +186,8 @@ test('an event that was finalized with errors is COMPLETED_WITH_ERRORS', async (
   const id = only(await engine.publish({ tags: 'email' }))
   await engine.settle(only(await engine.lease(0)), {
     settlement: 'buried',
-    reason: `${finalizedPrefix}one of two`,
+    reason: 'one of two',
+    cause: 'finalized',
   })
   expect((await details(engine, id)).progress.status).toBe('COMPLETED_WITH_ERRORS')
   expect(only((await listEvents(engine.db, { status: 'COMPLETED_WITH_ERRORS' })).events).id).toBe(id)
@@ -240,6 +242,32 @@ test('SQL and TypeScript agree on the status of every mixture of deliveries', as
   }
 })
 
+test('outbox_events shows what failed for good, with no retry left, until it is retried or discarded', async () => {
+  const engine = await openEngine()
+  const { db } = engine
+  const orders = await engine.subscribe('orders', ['order.*'])
+  const [retried, discarded] = await engine.publish({ type: 'order.created' }, { type: 'order.created' })
+  for (const run of await engine.lease(orders)) {
+    await engine.settle(run as never, { settlement: 'buried', reason: 'broken' })
+  }
+  const read = async (condition: string) =>
+    (
+      await db.query(
+        `select id, retry, max_retry from ${db.schema}.outbox_events where ${condition} order by id`,
+      )
+    ).rows
+  expect(await read('retry >= max_retry')).toEqual([
+    { id: retried, retry: 5, max_retry: 5 },
+    { id: discarded, retry: 5, max_retry: 5 },
+  ])
+  expect(await read('retry < max_retry')).toEqual([])
+  const { deadLetters } = await listDeadLetters(db)
+  const letter = (eventId?: number) => deadLetters.find((one) => one.eventId === eventId)?.id as string
+  await redrive(db, { deadLetterIds: [letter(retried)], by: 'test' })
+  await discardLetter(db, { id: letter(discarded), by: 'test' })
+  expect(await read('true')).toEqual([{ id: retried, retry: 0, max_retry: 5 }])
+})
+
 test('the tables of the seeds can be read by their names', async () => {
   const engine = await openEngine()
   const { db } = engine
@@ -258,8 +286,11 @@ test('the tables of the seeds can be read by their names', async () => {
   expect(await read('select id, type, status, attempts from posthorn.event_queue')).toEqual([
     { id: failed, type: 'order.created', status: 'PENDING', attempts: 1 },
   ])
-  expect(await read('select id, name, group_id, retry, max_retry from posthorn.outbox_events')).toEqual([
+  expect(
+    await read('select id, name, group_id, retry, max_retry from posthorn.outbox_events order by id'),
+  ).toEqual([
     { id: failed, name: 'order.created', group_id: 'b', retry: 1, max_retry: 5 },
+    { id: buried, name: 'order.created', group_id: 'c', retry: 5, max_retry: 5 },
   ])
   expect(
     await read('select event_id, ordering_key_value, status from posthorn.messages order by event_id'),

@@ -23,9 +23,9 @@ async function store({ db }: Engine, waiting: readonly Waiting[]): Promise<void>
   const ids = 'array(select generate_series(1, w.deliveries))'
   const from = 'from json_to_recordset($1) as w(subscription int, seconds float8, deliveries int, place int)'
   await db.query(
-    `insert into ${db.schema}.runs (subscription, state, event_ids, first_id, expires_at)
+    `insert into ${db.schema}.runs (subscription, state, event_ids, first_id, concurrency_key, due_at, expires_at)
     select w.subscription, (array['ready', 'deferred', 'gated'])[1 + w.place % 3]::${db.schema}.run_state, ${ids}, w.place,
-      ${expiry} ${from}`,
+      'gate', ${db.schema}.clock(), ${expiry} ${from}`,
     rows('runs'),
   )
   await db.query(
@@ -34,8 +34,8 @@ async function store({ db }: Engine, waiting: readonly Waiting[]): Promise<void>
     rows('lane_queue'),
   )
   await db.query(
-    `insert into ${db.schema}.inbox (subscription, event_ids, expires_at)
-    select w.subscription, ${ids}, ${expiry} ${from}`,
+    `insert into ${db.schema}.inbox (subscription, event_ids, expires_ats)
+    select w.subscription, ${ids}, array_fill(${expiry}, array[cardinality(${ids})]) ${from}`,
     rows('inbox'),
   )
 }
@@ -87,8 +87,9 @@ test('without a rate nothing ends, and what is leased or lives for ever does not
   const engine = await openEngine()
   await store(engine, [run(10, 3)])
   await engine.db.query(
-    `insert into ${engine.db.schema}.runs (subscription, state, event_ids, first_id, expires_at)
-    values (0, 'leased', '{1,2}', 1, ${engine.db.schema}.clock()), (0, 'ready', '{3,4}', 3, null)`,
+    `insert into ${engine.db.schema}.runs (subscription, state, event_ids, first_id, leased_until, expires_at)
+    values (0, 'leased', '{1,2}', 1, ${engine.db.schema}.clock(), ${engine.db.schema}.clock()),
+      (0, 'ready', '{3,4}', 3, null, null)`,
   )
   expect(await expiring(engine)).toEqual({ 0: 3 })
 })

@@ -33,6 +33,22 @@ test('the next of a lane names the last that was delivered, though its number an
   expect(await deliver()).toMatchObject({ sequence: 3, delivered: 2, isLate: false })
 })
 
+test('what was delivered after the clock stepped back is not told as skipped', async () => {
+  const engine = await openEngine()
+  const { db } = engine
+  const no = await engine.subscribe('orders', ['order'])
+  const leaseNext = async () => {
+    await engine.publish({ type: 'order', orderingKey: 'k' })
+    const delivery = only(await engine.lease(no))
+    const { id: runId, token } = delivery.run
+    return { delivery, numbered: only(await numberLanes(db, { runIds: [runId], token })) }
+  }
+  const { delivery } = await leaseNext()
+  await engine.moveClock(-60_000)
+  await engine.settle(delivery)
+  expect((await leaseNext()).numbered).toMatchObject({ sequence: 2, delivered: 1 })
+})
+
 test('what was buried is not counted as delivered', async () => {
   const engine = await openEngine()
   const { db } = engine

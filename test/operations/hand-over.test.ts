@@ -53,7 +53,12 @@ test('nothing is handed over that has to wait: a lane, a delay, a pause, a limit
   const later = new Date(Date.now() + 60_000)
   expect(await publishTo(engine, ['handed'], [{ payload: 1, orderingKey: 'k' }])).toEqual([])
   expect(await publishTo(engine, ['handed'], [{ payload: 1, runAt: later }])).toEqual([])
-  for (const change of [`status = 'paused'`, `status = 'active', max_concurrency = 5`]) {
+  const changes = [
+    `status = 'paused'`,
+    `status = 'active', max_concurrency = 5`,
+    'max_concurrency = null, ramp = 1',
+  ]
+  for (const change of changes) {
     await engine.db.query(`update ${engine.db.schema}.subscriptions set ${change} where name = 'handed'`)
     expect(await publishTo(engine, ['handed'], [{ payload: 1 }])).toEqual([])
   }

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import type { EventFilter } from '../../src/operations/event-match.ts'
 import { getEvent } from '../../src/operations/events.ts'
 import { listEvents } from '../../src/operations/list-events.ts'
+import { checkPaging, eventIdForm } from '../../src/operations/paging.ts'
 import { type Engine, useEngines } from './reading.ts'
 
 const openEngine = useEngines('list_events')
@@ -205,11 +206,12 @@ test('what came up only lately is found from either end and from the middle', as
   const late = { tags: ['late'], limit: 2 }
   expect(await idsOf(engine, late)).toEqual([40_001, 40_002])
   expect(await idsOf(engine, { ...late, order: 'desc' })).toEqual([60_000, 59_999])
-  const before = (id: number) => Buffer.from(`asc:${id}`).toString('base64url')
-  expect(await idsOf(engine, { ...late, cursor: before(20_000) })).toEqual([40_001, 40_002])
-  expect(await idsOf(engine, { ...late, cursor: before(50_000) })).toEqual([50_001, 50_002])
+  const from = (id: number, filter: EventFilter) =>
+    idsOf(engine, { ...filter, cursor: checkPaging('events', filter, eventIdForm).cursorAt(id) })
+  expect(await from(20_000, late)).toEqual([40_001, 40_002])
+  expect(await from(50_000, late)).toEqual([50_001, 50_002])
   expect(await idsOf(engine, { ...late, status: 'COMPLETED' })).toEqual([40_001, 40_002])
-  expect(await idsOf(engine, { ...late, type: 'a', cursor: before(7) })).toEqual([40_002, 40_004])
+  expect(await from(7, { ...late, type: 'a' })).toEqual([40_002, 40_004])
 })
 
 test.each([
@@ -220,7 +222,7 @@ test.each([
   [{ order: 'up' }, 'order'],
   [{ status: 'DONE' }, 'status'],
   [{ cursor: 'nonsense' }, 'cursor'],
-  [{ cursor: Buffer.from('desc:7').toString('base64url') }, 'order'],
+  [{ cursor: Buffer.from('events:desc:7').toString('base64url') }, 'order'],
   [{ createdFrom: new Date('never') }, 'createdFrom'],
   [{ type: 'a.*.b' }, 'type pattern'],
 ] as [EventFilter, string][])('the filter %j is refused by name', async (filter, option) => {

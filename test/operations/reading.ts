@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect } from 'vitest'
+import type { Queryable } from '../../src/db/database.ts'
 import { migrate } from '../../src/db/migrate.ts'
 import type { PostgresDatabase } from '../../src/db/postgres.ts'
 import type { LeasedDelivery } from '../../src/domain/delivery.ts'
@@ -120,4 +121,49 @@ async function engineOn(db: PostgresDatabase): Promise<Engine> {
 export function only<T>(items: readonly T[]): T {
   expect(items).toHaveLength(1)
   return items[0] as T
+}
+
+/** Until nothing is left at the door. */
+export async function admitAll({ db }: Engine, admitter = new Admitter(db)): Promise<void> {
+  while (!(await admitter.admit()).drained);
+}
+
+/** The events of a lane in the order in which they will be handled: of the run that is out, then of what waits behind it. */
+export async function laneOf({ db }: Engine, no: number, key: string): Promise<number[]> {
+  const { rows } = await db.query<{ ids: number[] }>(
+    `select array_agg(u.id::int order by l.position, u.place) as ids
+    from (
+      select 0 as position, r.event_ids from ${db.schema}.runs r
+      where r.subscription = $1 and r.ordering_key = $2 and r.state = 'ready'
+      union all
+      select q.position, q.event_ids from ${db.schema}.lane_queue q where q.subscription = $1 and q.ordering_key = $2
+    ) as l
+    cross join lateral unnest(l.event_ids) with ordinality as u(id, place)`,
+    [no, key],
+  )
+  return rows[0]?.ids ?? []
+}
+
+/** Leases and completes until nothing is left; the events in the order in which they came. */
+export async function workOff(engine: Engine, subscription: number): Promise<number[]> {
+  const order: number[] = []
+  for (;;) {
+    const leased = await engine.lease(subscription)
+    if (leased.length === 0) return order
+    for (const delivery of leased) {
+      order.push(delivery.event.id)
+      await engine.settle(delivery)
+    }
+  }
+}
+
+/** What scans of this transaction have read of a table so far: index entries, and rows, visible or not. */
+export async function rowsRead(tx: Queryable, table: string): Promise<number> {
+  const { rows } = await tx.query<{ read: number }>(
+    `select (seq_tup_read + coalesce(idx_tup_fetch, 0)
+      + (select coalesce(sum(pg_stat_get_xact_tuples_returned(i.indexrelid)), 0) from pg_index i where i.indrelid = t.relid))::int
+      as read
+    from pg_stat_xact_user_tables t where relid = '${table}'::regclass`,
+  )
+  return rows[0]?.read ?? 0
 }

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { readAtOnce } from '../../src/operations/reader.ts'
+import { wasClockSetBack } from '../../src/operations/shorten-waits.ts'
 import {
   countWorkers,
   listWorkerPage,
@@ -109,4 +110,17 @@ test('figures count a stale worker for ten minutes, and for as long as it holds 
   expect(await count()).toEqual({ alive: 0, stale: 1 })
   await touchWorker(engine.db, 'idle')
   expect(await count()).toEqual({ alive: 1, stale: 1 })
+})
+
+test('whether the clock was set back is asked without going through all workers', async () => {
+  const { db } = await openEngine()
+  await db.query(`insert into ${db.schema}.workers (name, seen_at)
+    select 'gone:' || n, now() - interval '1 day' from generate_series(1, 20000) as n`)
+  await db.query(`analyze ${db.schema}.workers`)
+  const { rows } = await db.query<{ 'QUERY PLAN': string }>(
+    `explain select ${wasClockSetBack.replaceAll('__schema__', db.schema)}`,
+  )
+  const plan = rows.map((row) => row['QUERY PLAN']).join('\n')
+  expect(plan).toContain('workers_seen_at')
+  expect(plan).not.toContain('Seq Scan')
 })

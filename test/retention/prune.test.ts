@@ -319,8 +319,8 @@ describe('what else is old', () => {
       values (1, 'k', 9, 5, 4, 4, ${db.schema}.clock())`,
     )
     await db.query(
-      `insert into ${db.schema}.lane_numbers (event_id, subscription, ordering_key, epoch, sequence, numbered_at)
-      values ($1, 1, 'k', 9, 5, ${db.schema}.clock() - interval '1 hour')`,
+      `insert into ${db.schema}.lane_numbers (event_id, subscription, ordering_key, epoch, sequence, audit_id)
+      values ($1, 1, 'k', 9, 5, 0)`,
       [id],
     )
     await kept.clock.advance(8 * dayMs)

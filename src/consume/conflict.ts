@@ -1,0 +1,30 @@
+const causesMax = 5
+
+/**
+ * Whether a transaction failed because of what ran beside it, not because of its event: a serialization failure, a
+ * deadlock, or a snapshot too old to complete in. Found also inside what a library wraps it in; Prisma has codes of
+ * its own and keeps the server's in `meta`.
+ */
+export function isConflict(error: unknown): boolean {
+  try {
+    return causesOf(error).some(saysConflict)
+  } catch {
+    // A handler can throw what cannot be read: its members throw as well.
+    return false
+  }
+}
+
+function causesOf(error: unknown): Error[] {
+  const causes: Error[] = []
+  for (let cause = error; cause instanceof Error && causes.length < causesMax; cause = cause.cause) {
+    causes.push(cause)
+  }
+  return causes
+}
+
+function saysConflict(error: Error): boolean {
+  const { code, meta } = error as { code?: unknown; meta?: { code?: unknown } }
+  return conflictCodes.has(code) || conflictCodes.has(meta?.code)
+}
+
+const conflictCodes = new Set<unknown>(['STALE_SNAPSHOT', '40001', '40P01', 'P2034'])

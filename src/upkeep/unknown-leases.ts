@@ -1,0 +1,70 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Database } from '../db/database.ts'
+import type { LeaseTokens } from '../operations/lease-tokens.ts'
+import type { RememberedWorker } from '../operations/workers.ts'
+
+export interface UnknownLeasesOptions {
+  readonly db: Database
+  readonly tokens: LeaseTokens
+  readonly worker: RememberedWorker
+  /** The tokens of what this process holds. */
+  readonly held: () => ReadonlySet<number>
+  readonly handedBack: (runs: number) => void
+  readonly trouble: (error: unknown, doing: string) => void
+}
+
+/** A statement whose connection is lost may still be at work for a moment. */
+const againMs = 1_000
+
+/**
+ * Looks for leases that nobody knows of: at once and a moment later when a connection was lost or a settlement was refused, and
+ * now and then.
+ */
+export class UnknownLeases {
+  readonly #options: UnknownLeasesOptions
+  readonly #stopping = new AbortController()
+  #looking: Promise<void> | undefined
+  #looksLeft = 0
+
+  constructor(options: UnknownLeasesOptions) {
+    this.#options = options
+  }
+
+  /** The database answers again after a connection was lost, or has refused a settlement. */
+  soon(): void {
+    if (this.#stopping.signal.aborted) return
+    this.#looksLeft = 2
+    this.#looking ??= this.#lookAgain().finally(() => {
+      this.#looking = undefined
+    })
+  }
+
+  async look(): Promise<void> {
+    const { db, tokens, worker, held, handedBack } = this.#options
+    const runs = await tokens.handBackUnknown(db, { worker: await worker.number(), held })
+    if (runs > 0) handedBack(runs)
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort()
+    await this.#looking
+  }
+
+  /** A look that fails does not count: it is repeated until the database answers. */
+  async #lookAgain(): Promise<void> {
+    const { signal } = this.#stopping
+    while (!signal.aborted) {
+      // Before the look: whoever asks during it asks for two more.
+      this.#looksLeft--
+      try {
+        await this.#options.worker.register()
+        await this.look()
+      } catch (error) {
+        this.#looksLeft++
+        if (!signal.aborted) this.#options.trouble(error, 'handing back leases that nobody knows of')
+      }
+      if (this.#looksLeft <= 0) return
+      await delay(againMs, undefined, { signal }).catch(() => undefined)
+    }
+  }
+}
