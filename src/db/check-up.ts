@@ -4,8 +4,6 @@ import type { Queryable } from './database.ts'
 export interface CheckUp {
   /** fsync, synchronous_commit, full_page_writes and data_checksums. */
   readonly settings: Readonly<Record<string, string>>
-  /** It follows another server and takes no writes. */
-  readonly isStandby: boolean
   /** For roles without special rights. */
   readonly connectionsMax: number
   readonly connections: number
@@ -29,7 +27,6 @@ const readClock = `select (extract(epoch from clock_timestamp()) * 1000)::float8
 /** Who may not see the sessions of others may still see how many there are. */
 const readFacts = `
   select
-    pg_is_in_recovery() as "isStandby",
     current_setting('max_connections')::int
       - current_setting('superuser_reserved_connections')::int
       - coalesce(current_setting('reserved_connections', true)::int, 0) as "connectionsMax",

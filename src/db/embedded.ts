@@ -8,6 +8,7 @@ import { type Keeper, keep } from './embedded/keeper.ts'
 import { type Layout, openLayout, port, removeSockets } from './embedded/layout.ts'
 import { withLock } from './embedded/lock.ts'
 import { type LaunchRequest, launch, shutDown } from './embedded/postmaster.ts'
+import { hasCluster } from './embedded/prospect.ts'
 import { database, findRunning, type Running } from './embedded/running.ts'
 import {
   checkDurability,
@@ -154,22 +155,31 @@ async function restore(use: Use): Promise<Running> {
 async function leave({ layout, log, id }: Use, keeper: Keeper): Promise<void> {
   await keeper.stop()
   try {
-    await withLock(layout.directory, async () => {
-      const found = await findRunning(layout)
-      if (found.state === 'stopped') return
-      const others = await othersPresent(found.client, id)
-      await found.client.end()
-      if (others > 0) {
-        log(`left the embedded server running: ${others} more use it`)
-        return
-      }
-      await shutDown(layout, found.pid)
-      await removeSockets(layout)
-      log(`stopped the embedded server in ${layout.directory}`)
-    })
+    const others = await withLock(layout.directory, () => shutDownUnlessUsed(layout, id))
+    if (others === 0) log(`stopped the embedded server in ${layout.directory}`)
+    else log(`left the embedded server running: ${others} more use it`)
   } finally {
     await keeper.release()
   }
+}
+
+/** For a process that ended without `stop()`. False: others use the server, so it goes on. */
+export async function stopDeserted(dataDirectory: string): Promise<boolean> {
+  if (!(await hasCluster(dataDirectory))) return true
+  const layout = await openLayout(dataDirectory)
+  return (await withLock(layout.directory, () => shutDownUnlessUsed(layout, ''))) === 0
+}
+
+/** How many others use it: with any, it goes on. */
+async function shutDownUnlessUsed(layout: Layout, id: string): Promise<number> {
+  const found = await findRunning(layout)
+  if (found.state === 'stopped') return 0
+  const others = await othersPresent(found.client, id)
+  await found.client.end()
+  if (others > 0) return others
+  await shutDown(layout, found.pid)
+  await removeSockets(layout)
+  return 0
 }
 
 function describe(layout: Layout, { version, binaries }: ServerFacts): string {

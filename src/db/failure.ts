@@ -23,9 +23,14 @@ export function isLocked(error: unknown): boolean {
   return isServerError(error) && error.code === '55P03'
 }
 
-/** Out of room, or out of time: more of the same would only add to it. */
+/** Out of room, or held up: more of the same would only add to it. */
 export function isOverload(error: unknown): boolean {
-  return isServerError(error) && (/^53/.test(error.code) || error.code === '57014' || isLocked(error))
+  return isServerError(error) && (/^53/.test(error.code) || isLocked(error))
+}
+
+/** The server has no room left to write. */
+export function isDiskFull(error: unknown): boolean {
+  return isServerError(error) && error.code === '53100'
 }
 
 /** True when the connection is gone, or in a state that nobody can know. */
@@ -52,10 +57,15 @@ export function refusesStartupSettings(error: unknown): boolean {
   return cause instanceof Error && /startup parameter/i.test(cause.message)
 }
 
-/** Turns a lost or read-only database into an error of ours, and leaves every other error as it is. */
+/**
+ * Turns a lost or read-only database into an error of ours, and a statement that took too long into another: the
+ * database is there, and the same again would take as long. Every other error stays as it is.
+ */
 export function translate(error: unknown): unknown {
   const lost = breaksConnection(error) || (isServerError(error) && error.code === readOnly)
-  return lost ? unavailable(error) : error
+  if (lost) return unavailable(error)
+  const isLate = isServerError(error) && error.code === queryCanceled
+  return isLate ? new PosthornError('STATEMENT_TIMEOUT', {}, { cause: error }) : error
 }
 
 /** For a connection that is lost when a commit may have been on its way: nobody can know, unless nothing was sent. */
@@ -69,6 +79,7 @@ export function unavailable(cause: unknown): PosthornError {
 }
 
 const readOnly = '25006'
+const queryCanceled = '57014'
 
 /** `pg` gives these neither a class nor a code. */
 const driverBreaks =

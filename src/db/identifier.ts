@@ -3,10 +3,10 @@ import { PosthornError } from '../errors.ts'
 const schemaPattern = /^(?!pg_)[a-z_][a-z0-9_]{0,62}$/
 
 /** Schema names go into SQL text, where parameters cannot, so only plain ones are taken. */
-export function quoteSchema(name: string): string {
+export function quoteSchema(name: string, option = 'schema'): string {
   if (typeof name !== 'string' || !schemaPattern.test(name)) {
     throw new PosthornError('BAD_OPTION', {
-      option: 'schema',
+      option,
       expected: '1 to 63 of a-z, 0-9 and _, not starting with a digit or pg_',
       value: name,
     })

@@ -1,9 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
 import { PosthornError } from '../errors.ts'
-import { isServerError, unavailable } from './failure.ts'
+import { isDiskFull, isServerError, unavailable } from './failure.ts'
 import { Loan } from './loan.ts'
 import type { PostgresSettings } from './postgres-options.ts'
+import { StandbyError } from './primary.ts'
 import { Watch } from './watch.ts'
 
 export interface LenderOptions {
@@ -13,9 +14,14 @@ export interface LenderOptions {
   readonly newClient: () => pg.Client
   /** Told of each loan how long it was waited for, whether or not it was given. */
   readonly waited: (ms: number) => void
+  /** Told when a borrower was served after another one's connection was lost. */
+  readonly reconnected: () => void
   /** How long to wait for borrowers when it is closed. */
   readonly closeMs: number
 }
+
+/** Longer than upkeep leaves between two of its writes, each of which finds out anew. */
+const fullMs = 10_000
 
 /** Lends connections of a pool. One of ours is given up as a whole when the server behind it is gone. */
 export class Lender {
@@ -24,6 +30,8 @@ export class Lender {
   readonly #clients = new Set<pg.PoolClient>()
   readonly #loans = new Set<Loan>()
   #isClosed = false
+  #isLost = false
+  #fullAt = Number.NEGATIVE_INFINITY
 
   constructor(options: LenderOptions) {
     this.#options = options
@@ -50,15 +58,31 @@ export class Lender {
     return { idle, used: totalCount - idle, waiting }
   }
 
+  /** The server had no room to write lately. Reading says nothing of that, so it is believed for a while. */
+  get isDiskFull(): boolean {
+    return performance.now() - this.#fullAt < fullMs
+  }
+
   async lend<T>(work: (loan: Loan) => Promise<T>): Promise<T> {
     const loan = await this.#borrow()
     this.#loans.add(loan)
     try {
-      return await work(loan)
+      const result = await work(loan)
+      if (this.#isLost) this.#tellReconnected()
+      return result
+    } catch (error) {
+      if (isDiskFull(error)) this.#fullAt = performance.now()
+      throw error
     } finally {
+      this.#isLost ||= loan.broken !== undefined
       this.#loans.delete(loan)
       loan.release()
     }
+  }
+
+  #tellReconnected(): void {
+    this.#isLost = false
+    this.#options.reconnected()
   }
 
   async close(): Promise<void> {
@@ -73,7 +97,7 @@ export class Lender {
   async #borrow(): Promise<Loan> {
     if (this.#isClosed) throw new PosthornError('STOPPED')
     const { pool, waited } = this.#options
-    const connect = () => pool.connect()
+    const connect = () => pool.connect().catch((error: unknown) => this.#connectElsewhere(error))
     const askedAt = performance.now()
     try {
       if (this.#watch === undefined) return new Loan(await connect())
@@ -87,6 +111,14 @@ export class Lender {
     }
   }
 
+  /** The server that took writes may have failed a while ago, and another one taken over: that is found at once. */
+  #connectElsewhere(error: unknown): Promise<pg.PoolClient> {
+    const { pool, settings } = this.#options
+    const isReached = isServerError(error) || error instanceof StandbyError
+    if (settings.pool !== undefined || !settings.primary.isOneOfSeveral || isReached) throw error
+    return pool.connect()
+  }
+
   /** Whatever the server says, be it that it is full or starting, it is there. */
   async #probe(): Promise<void> {
     const client = this.#options.newClient()
@@ -95,7 +127,7 @@ export class Lender {
       await client.connect()
       this.#watch?.heard()
     } catch (error) {
-      if (isServerError(error)) this.#watch?.heard()
+      if (isServerError(error) || error instanceof StandbyError) this.#watch?.heard()
     } finally {
       client.connection.stream.destroy()
     }
@@ -108,8 +140,11 @@ export class Lender {
     for (const client of this.#clients) client.connection.stream.destroy()
   }
 
-  readonly #onIdleError = (error: Error): void => {
-    this.#options.settings.log.warn({ err: error }, 'An idle database connection was lost')
+  /** The pool hangs the whole client, with its settings, on the error: that is not for a log. */
+  readonly #onIdleError = (error: Error & { code?: string }): void => {
+    this.#isLost = true
+    const { code, message: reason } = error
+    this.#options.settings.log.warn({ code, reason }, 'An idle database connection was lost')
   }
 
   /** Waits for what is running, as long as a statement may run, and then cuts what is left. */

@@ -18,20 +18,37 @@ export class Loan {
   readonly #watch: Watch | undefined
   #spoilt = false
   #broken: Error | undefined
+  #isUnconfirmed = false
   // A client without a listener for 'error' takes the process down when its socket breaks.
   readonly #onError = (error: Error): void => {
     this.#broken ??= error
+  }
+
+  // Somebody has cancelled the wait for a synchronous standby: then a commit that may yet be lost looks like any other.
+  readonly #onNotice = ({ routine }: { routine?: string | undefined }): void => {
+    this.#isUnconfirmed ||= routine === 'SyncRepWaitForLSN'
   }
 
   constructor(client: pg.PoolClient, watch?: Watch) {
     this.#client = client
     this.#watch = watch
     client.on('error', this.#onError)
+    client.on('notice', this.#onNotice)
+  }
+
+  /** The process that serves it, by the server's number; behind a pooler this is the pooler's. */
+  get serverProcess(): number {
+    return (this.#client as unknown as { processID: number }).processID
   }
 
   /** Why the connection is gone, if it is. */
   get broken(): Error | undefined {
     return this.#broken
+  }
+
+  /** It takes the next statement before it has answered the last. The clients of an application's pool seldom do. */
+  get isPipelined(): boolean {
+    return (this.#client as { readonly pipeline?: boolean }).pipeline === true
   }
 
   /** The result of the last statement in the text, with the driver's own error when it fails. */
@@ -44,6 +61,7 @@ export class Loan {
         | pg.QueryResult
         | pg.QueryResult[]
       this.#watch?.heard()
+      if (this.#isUnconfirmed) throw new Error('Connection terminated: no synchronous standby confirmed it')
       return Array.isArray(result) ? (result.at(-1) as pg.QueryResult) : result
     } catch (error) {
       if (isServerError(error)) this.#watch?.heard()
@@ -58,6 +76,7 @@ export class Loan {
   release(): void {
     this.#client.release(this.#broken ?? this.#spoilt)
     this.#client.off('error', this.#onError)
+    this.#client.off('notice', this.#onNotice)
   }
 
   /** Cuts the connection under a borrower who does not come back. */

@@ -65,12 +65,30 @@ export async function checkSchema(
 }
 
 /** The same for a process that is at work: a newer one may have migrated since, and both go on side by side. */
-export async function checkReady(database: PostgresDatabase): Promise<void> {
+export async function checkReady(database: PostgresDatabase, commit: () => Promise<unknown>): Promise<void> {
+  if (database.isDiskFull) throw new PosthornError('DISK_FULL')
   try {
     await checkSchema(database)
   } catch (error) {
     if (!(error instanceof PosthornError && error.code === 'SCHEMA_NEWER')) throw error
   }
+  await checkCommits(database, commit)
+}
+
+const commitMsMax = 700
+
+/** Where commits wait for a standby only a commit tells whether the standby is there. */
+async function checkCommits(database: PostgresDatabase, commit: () => Promise<unknown>): Promise<void> {
+  const { rows } = await database.query<{ names: string }>(
+    `select current_setting('synchronous_standby_names') as names`,
+  )
+  if (rows[0]?.names === '') return
+  const committing = commit()
+  committing.catch(() => undefined)
+  const late = delay(commitMsMax, 'late' as const)
+  if ((await Promise.race([committing, late])) !== 'late') return
+  const reason = `a commit took more than ${commitMsMax} ms: is a synchronous standby away?`
+  throw new PosthornError('DATABASE_UNAVAILABLE', { reason })
 }
 
 /**

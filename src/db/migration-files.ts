@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
-import { readdir, readFile } from 'node:fs/promises'
 import { PosthornError } from '../errors.ts'
+import { readMigrationFolder } from './migration-folder.ts'
+import { packagedMigrations } from './packaged-migrations.ts'
 
 export interface Migration {
   readonly number: number
@@ -13,19 +14,15 @@ export interface Migration {
   readonly transactional: boolean
 }
 
-/** In the package's root, which is two levels up from both src/db and dist/db. */
-const packaged = new URL('../../migrations/', import.meta.url)
-
 const filePattern = /^(\d{4})_[a-z0-9_-]+\.sql$/
 
-/** All migrations of a folder, in the order of their numbers, which run from 1 without a gap. */
-export async function readMigrations(directory: URL = packaged): Promise<Migration[]> {
-  const folder = directory.href.endsWith('/') ? directory : new URL(`${directory.href}/`)
-  const files = (await readdir(folder)).filter((file) => file.endsWith('.sql')).sort()
-  return Promise.all(files.map((file, index) => readMigration(folder, file, index + 1)))
+/** All migrations of the package, or of a folder, in the order of their numbers, which run from 1 without a gap. */
+export async function readMigrations(directory?: URL): Promise<Migration[]> {
+  const texts = await (directory === undefined ? packagedMigrations() : readMigrationFolder(directory))
+  return [...texts].map(([file, text], index) => readMigration(file, text, index + 1))
 }
 
-async function readMigration(folder: URL, file: string, expected: number): Promise<Migration> {
+function readMigration(file: string, given: string, expected: number): Migration {
   const number = Number(filePattern.exec(file)?.[1])
   if (number !== expected) {
     const prefix = String(expected).padStart(4, '0')
@@ -36,7 +33,7 @@ async function readMigration(folder: URL, file: string, expected: number): Promi
     })
   }
   // A checkout on Windows may have other line ends, but not another migration.
-  const text = (await readFile(new URL(file, folder), 'utf8')).replaceAll('\r\n', '\n').trimEnd()
+  const text = given.replaceAll('\r\n', '\n').trimEnd()
   return {
     number,
     name: file.slice(0, -'.sql'.length),

@@ -1,4 +1,4 @@
-import pg from 'pg'
+import type pg from 'pg'
 import { PosthornError } from '../errors.ts'
 import type { DatabaseLog } from './database.ts'
 import type { EmbeddedServer } from './embedded.ts'
@@ -43,13 +43,18 @@ async function open(
   database: string | pg.PoolConfig | pg.Pool,
   embedded?: EmbeddedServer,
 ): Promise<OpenedDatabase> {
-  const address = database instanceof pg.Pool ? { pool: database } : { connection: database }
+  const address = isPool(database) ? { pool: database } : { connection: database }
   const db = await openPostgres({ schema, poolMax, prepared, statementTimeoutMs, log, ...address })
   const close = async () => {
     await db.close()
     await embedded?.stop()
   }
   return { db, embedded, close }
+}
+
+/** By its form, not its class: an application that has its own copy of `pg` has its own class of pools. */
+function isPool(database: string | pg.PoolConfig | pg.Pool): database is pg.Pool {
+  return typeof database === 'object' && 'connect' in database && typeof database.connect === 'function'
 }
 
 /** Loaded only when used: most hubs run on a server of their own. */

@@ -1,14 +1,15 @@
 import pg from 'pg'
 import type { PostgresSettings } from './postgres-options.ts'
+import { PrimaryClient } from './primary.ts'
 
 const goodbyeMs = 500
 
 export function createPool(settings: PostgresSettings, limitsAtStartup: boolean): pg.Pool {
   // The pool has one setting for two waits. Connecting should fail fast; a free connection is worth more
   // patience, so the clients are given their own limit.
-  class Client extends pg.Client {
+  class Client extends PrimaryClient {
     constructor(config?: pg.ClientConfig) {
-      super({ ...config, ...settings.client })
+      super({ ...config, ...settings.client }, settings.primary)
     }
 
     /** A goodbye that nobody hears would keep the socket open for as long as the kernel repeats it. */

@@ -1,7 +1,9 @@
 import pg from 'pg'
 import { PosthornError } from '../errors.ts'
 import type { DatabaseLog } from './database.ts'
+import { urlsOfHosts } from './hosts.ts'
 import { quoteSchema } from './identifier.ts'
+import { type HostAddress, Primary } from './primary.ts'
 
 /** Where the server is: an address of ours to connect to, or the application's own pool, which we never end. */
 export type PostgresOptions = (
@@ -33,6 +35,8 @@ export interface PostgresSettings {
   readonly pool: pg.Pool | undefined
   /** Enough to connect, without any session setting. */
   readonly client: pg.ClientConfig
+  /** Which of the servers it names takes writes. */
+  readonly primary: Primary
   readonly poolMax: number
   readonly checkoutTimeoutMs: number
   readonly statementTimeoutMs: number
@@ -43,18 +47,22 @@ export interface PostgresSettings {
 
 export function checkPostgresOptions(options: PostgresOptions): PostgresSettings {
   const connectTimeoutMs = integer('connectTimeoutMs', options.connectTimeoutMs ?? 2_000, { min: 1 })
-  const client: pg.ClientConfig = {
-    application_name: options.applicationName ?? 'posthorn',
-    ...addressOf(options),
-    connectionTimeoutMillis: connectTimeoutMs,
-    keepAlive: true,
-    keepAliveInitialDelayMillis: 10_000,
-  }
-  checkAddress(client)
+  const clients = addressesOf(options).map(
+    (address): pg.ClientConfig => ({
+      application_name: options.applicationName ?? 'posthorn',
+      ...address,
+      connectionTimeoutMillis: connectTimeoutMs,
+      keepAlive: true,
+      keepAliveInitialDelayMillis: 10_000,
+    }),
+  )
+  const client = clients[0] as pg.ClientConfig
+  const primary = new Primary(client, clients.map(hostOf))
   return Object.freeze({
     schema: quoteSchema(options.schema ?? 'posthorn'),
     pool: options.pool,
     client,
+    primary,
     poolMax: integer('poolMax', options.poolMax ?? 20, { min: 1, max: 10_000 }),
     checkoutTimeoutMs: integer('checkoutTimeoutMs', options.checkoutTimeoutMs ?? 10_000, { min: 1 }),
     statementTimeoutMs: integer('statementTimeoutMs', options.statementTimeoutMs ?? 10_000, { min: 1 }),
@@ -64,8 +72,10 @@ export function checkPostgresOptions(options: PostgresOptions): PostgresSettings
   })
 }
 
-function addressOf({ connection, pool }: PostgresOptions): pg.ClientConfig {
-  if (typeof connection === 'string') return { connectionString: connection }
+function addressesOf({ connection, pool }: PostgresOptions): pg.ClientConfig[] {
+  if (typeof connection === 'string') {
+    return urlsOfHosts(connection, 'connection').map((connectionString) => ({ connectionString }))
+  }
   const config = connection ?? pool?.options
   if (config === undefined || config === null) {
     throw new PosthornError('BAD_OPTION', {
@@ -75,15 +85,16 @@ function addressOf({ connection, pool }: PostgresOptions): pg.ClientConfig {
     })
   }
   // A pool hides its password from enumeration, so a spread alone would lose it. Its session settings and
-  // its clients' class are for its own connections.
-  const { Client, types, statement_timeout, query_timeout, ...address } = config as pg.PoolConfig
-  return config.password === undefined ? address : { ...address, password: config.password }
+  // its clients' classes are for its own connections.
+  const { Client, Promise: _, types, statement_timeout, query_timeout, ...address } = config as pg.PoolConfig
+  return [config.password === undefined ? address : { ...address, password: config.password }]
 }
 
 /** Making a client connects nothing, but finds an address that cannot be read. */
-function checkAddress(client: pg.ClientConfig): void {
+function hostOf(client: pg.ClientConfig): HostAddress {
   try {
-    new pg.Client(client)
+    const { host, port } = new pg.Client(client)
+    return { host, port }
   } catch {
     // The driver's error would carry the whole address, and so the password, into logs.
     const value = client.connectionString?.replace(/:\/\/.*@/, '://***@').replace(/\?.*/, '') ?? client.host

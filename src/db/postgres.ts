@@ -1,5 +1,7 @@
-import pg from 'pg'
+import type pg from 'pg'
 import { PosthornError } from '../errors.ts'
+import { type Commit, CommitKinds, commitOf } from './commit-kinds.ts'
+import { type CommitWatch, watchCommits } from './commit-watch.ts'
 import type {
   Connection,
   Database,
@@ -13,9 +15,10 @@ import type {
 import { breaksConnection, inDoubt, refusesStartupSettings, translate, unavailable } from './failure.ts'
 import { Lender } from './lender.ts'
 import { startListening } from './listener.ts'
-import type { Submission } from './loan.ts'
+import type { Loan, Submission } from './loan.ts'
 import { createPool } from './pool.ts'
 import { checkPostgresOptions, type PostgresOptions, type PostgresSettings } from './postgres-options.ts'
+import { PrimaryClient } from './primary.ts'
 import {
   beginWith,
   retryConflicts,
@@ -34,12 +37,18 @@ export interface PostgresDatabase extends Database {
   readonly durability: Durability
   /** As PostgreSQL writes it: `18.4`. */
   readonly serverVersion: string
+  /** The servers that were named, where there are several. */
+  readonly hosts: readonly string[]
   /** What the pool has free and has lent, and how many calls wait for one. */
   readonly connections: { readonly idle: number; readonly used: number; readonly waiting: number }
   /** Set it to be told of each call how long it waited for a connection, whether or not it got one. */
   waited: ((ms: number) => void) | undefined
+  /** Set it to be told when the database answers again after a connection was lost: it may be another server. */
+  reconnected: (() => void) | undefined
   /** Lends a connection of its own, outside pool, transaction and time limit: for what must run alone. */
   session<T>(work: (connection: Queryable) => Promise<T>): Promise<T>
+  /** It had no room to write lately. */
+  readonly isDiskFull: boolean
 }
 
 /**
@@ -65,12 +74,14 @@ const serverVersionMin = 140_000
 const inspectServer = `
   select
     current_setting('server_version_num')::int as version,
+    pg_is_in_recovery() as "isStandby",
     split_part(current_setting('server_version'), ' ', 1) as "versionText",
     current_setting('fsync') = 'on' and current_setting('synchronous_commit') <> 'off' as synced,
     (select setting::int from pg_settings where name = 'statement_timeout') as "statementTimeoutMs"`
 
 interface Server {
   version: number
+  isStandby: boolean
   versionText: string
   synced: boolean
   statementTimeoutMs: number
@@ -96,24 +107,30 @@ class PooledDatabase implements PostgresDatabase {
   durability: Durability = 'unsafe'
   serverVersion = 'unknown'
   waited: ((ms: number) => void) | undefined
+  reconnected: (() => void) | undefined
 
   readonly #lender: Lender
   readonly #settings: PostgresSettings
   readonly #timeoutMs: number
   readonly #listenings = new Set<Listening>()
+  readonly #commits: CommitWatch
+  readonly #commitKinds: CommitKinds
   #limits: UsualLimits
   #closing: Promise<void> | undefined
 
   constructor(pool: pg.Pool, settings: PostgresSettings) {
     this.schema = settings.schema
     this.#settings = settings
+    this.#commitKinds = new CommitKinds(settings.schema)
     this.#limits = { ...settings, limitsHold: false }
     this.#timeoutMs = settings.statementTimeoutMs + driverSlackMs
     this.#lender = new Lender({
       ...{ pool, settings, closeMs: this.#timeoutMs },
       newClient: () => this.#newClient('probe'),
       waited: (ms) => this.waited?.(ms),
+      reconnected: () => this.reconnected?.(),
     })
+    this.#commits = watchCommits({ newClient: () => this.#newClient('probe'), log: settings.log })
   }
 
   async inspect(): Promise<void> {
@@ -122,21 +139,30 @@ class PooledDatabase implements PostgresDatabase {
     if (server.version < serverVersionMin) {
       throw new PosthornError('SERVER_TOO_OLD', { version: server.versionText })
     }
+    if (server.isStandby) throw unavailable(new Error('it is a standby and takes no writes'))
     this.serverVersion = server.versionText
     this.durability = server.synced ? 'synced' : 'unsafe'
     const limitsHold = server.statementTimeoutMs === this.#settings.statementTimeoutMs
     this.#limits = { ...this.#settings, limitsHold }
   }
 
+  get hosts(): readonly string[] {
+    return this.#settings.primary.severalHosts
+  }
+
   get connections() {
     return this.#lender.connections
+  }
+
+  get isDiskFull(): boolean {
+    return this.#lender.isDiskFull
   }
 
   async query<Row = Record<string, unknown>>(
     text: string,
     values?: readonly unknown[],
   ): Promise<QueryResult<Row>> {
-    const { rows, rowCount } = await this.#submit({ text, values })
+    const { rows, rowCount } = await this.#submit({ text, values }, this.#commitKinds.ofText(text))
     return { rows: rows as Row[], rowCount }
   }
 
@@ -144,7 +170,8 @@ class PooledDatabase implements PostgresDatabase {
     statement: Statement,
     values: readonly unknown[],
   ): Promise<Row[]> {
-    const { rows } = await retryConflicts(() => this.#submit(this.#submission(statement, values)))
+    const commit = this.#commitKinds.ofStatement(statement)
+    const { rows } = await retryConflicts(() => this.#submit(this.#submission(statement, values), commit))
     return rows as unknown as Row[]
   }
 
@@ -155,13 +182,27 @@ class PooledDatabase implements PostgresDatabase {
   ): Promise<Row[]> {
     const settings = this.#transactionSettings(options)
     const submission = this.#submission(statement, values)
-    const rows = await retryConflicts(() => this.#lender.lend((loan) => runOnce(loan, settings, submission)))
+    const rows = await retryConflicts(() =>
+      this.#lend(commitOf(options), (loan) =>
+        loan.isPipelined
+          ? runOnce(loan, settings, submission)
+          : runTransaction<readonly unknown[]>(loan, settings, (tx) => tx.run(statement, values)),
+      ),
+    )
     return rows as Row[]
   }
 
   async transaction<T>(work: (tx: Connection) => Promise<T>, options: TransactionOptions = {}): Promise<T> {
     const settings = this.#transactionSettings(options)
-    return retryConflicts(() => this.#lender.lend((loan) => runTransaction(loan, settings, work)))
+    return retryConflicts(() => this.#lend(commitOf(options), (loan) => runTransaction(loan, settings, work)))
+  }
+
+  /** While commits stall, what would have to wait for its own is refused. */
+  async #lend<T>(commit: Commit, work: (loan: Loan) => Promise<T>): Promise<T> {
+    if (commit === 'none') return this.#lender.lend(work)
+    if (this.#commits.isStalled)
+      throw unavailable(new Error('commits wait for a synchronous standby that is away'))
+    return this.#lender.lend((loan) => this.#commits.follow(loan, () => work(loan)))
   }
 
   #transactionSettings(options: TransactionOptions): TransactionSettings {
@@ -220,16 +261,17 @@ class PooledDatabase implements PostgresDatabase {
 
   async #close(): Promise<void> {
     await Promise.all([...this.#listenings].map((listening) => listening.stop()))
+    await this.#commits.stop()
     await this.#lender.close()
   }
 
-  async #submit(submission: Submission): Promise<pg.QueryResult> {
-    return this.#lender.lend(async (loan) => {
+  async #submit(submission: Submission, commit: Commit): Promise<pg.QueryResult> {
+    return this.#lend(commit, async (loan) => {
       try {
         return await loan.query({ ...submission, timeoutMs: this.#timeoutMs })
       } catch (error) {
         // Outside a transaction the statement commits by itself, so a cut may have come after the commit.
-        if (breaksConnection(error) && !this.#onlyReads(submission.text)) throw inDoubt(error)
+        if (breaksConnection(error) && commit === 'waits') throw inDoubt(error)
         throw translate(error)
       }
     })
@@ -245,15 +287,11 @@ class PooledDatabase implements PostgresDatabase {
     return this.#settings.pool === undefined ? name : `${this.schema}.${name}`
   }
 
-  /** Only plain selects are sure to change nothing; a function of ours may write. */
-  #onlyReads(text: string): boolean {
-    if (!/^\s*(select|show)\b/i.test(text)) return false
-    if (/\b(insert|update|delete|merge|nextval|pg_notify)\b/i.test(text)) return false
-    return !new RegExp(`${this.schema}\\.\\w+\\s*\\(`).test(text)
-  }
-
   #newClient(purpose: string): pg.Client {
-    const { client } = this.#settings
-    return new pg.Client({ ...client, application_name: `${client.application_name} ${purpose}` })
+    const { client, primary } = this.#settings
+    return new PrimaryClient(
+      { ...client, application_name: `${client.application_name} ${purpose}` },
+      primary,
+    )
   }
 }

@@ -51,7 +51,7 @@ describe.skipIf(!hasPgBouncer).each(settings)(
     test('transactions have their limits, which stay in them', async () => {
       const database = await open({ statementTimeoutMs: 100, poolMax: 5 })
       await expect(database.transaction((tx) => tx.query('select pg_sleep(5)'))).rejects.toMatchObject({
-        code: '57014',
+        code: 'STATEMENT_TIMEOUT',
       })
       await database.transaction((tx) => tx.query('select 1'), { durable: false })
       const show = `select current_setting('statement_timeout') as limit, current_setting('synchronous_commit') as sync`

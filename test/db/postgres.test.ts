@@ -1,4 +1,5 @@
 import pg from 'pg'
+import { pino } from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { openPostgres, type PostgresDatabase } from '../../src/db/postgres.ts'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
@@ -97,9 +98,9 @@ describe('limits', () => {
   test('a statement that runs too long fails, and its connection serves on', async () => {
     const one = await testDatabase.open({ poolMax: 1, statementTimeoutMs: 500 })
     const before = await one.query('select pg_backend_pid() as pid')
-    await expect(one.query('select pg_sleep(5)')).rejects.toMatchObject({ code: '57014' })
+    await expect(one.query('select pg_sleep(5)')).rejects.toMatchObject({ code: 'STATEMENT_TIMEOUT' })
     await expect(one.transaction((tx) => tx.query('select pg_sleep(5)'))).rejects.toMatchObject({
-      code: '57014',
+      code: 'STATEMENT_TIMEOUT',
     })
     expect((await one.query('select pg_backend_pid() as pid')).rows).toEqual(before.rows)
   })
@@ -147,6 +148,22 @@ describe('a lost connection', () => {
     await database.query('select pg_terminate_backend($1)', [rows[0]?.pid])
     await warned.given
     await expect(one.query('select 1')).resolves.toMatchObject({ rowCount: 1 })
+  })
+
+  test('while idle is one short line in the log, without the driver’s settings', async () => {
+    const warned = createSignal()
+    const lines: string[] = []
+    const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) })
+    const warn = (about: object, message: string) => {
+      log.warn(about, message)
+      warned.give()
+    }
+    const one = await testDatabase.open({ poolMax: 1, log: { info: () => undefined, warn } })
+    const { rows } = await one.query<{ pid: number }>('select pg_backend_pid() as pid')
+    await database.query('select pg_terminate_backend($1)', [rows[0]?.pid])
+    await warned.given
+    expect(JSON.parse(lines[0] as string)).toMatchObject({ code: '57P01', reason: expect.any(String) })
+    expect(lines[0]?.length).toBeLessThan(1_000)
   })
 
   test('during a read makes the database unavailable', async () => {

@@ -127,7 +127,9 @@ async function makeLinks(root: string, into: string): Promise<void> {
 
 function packageRoot(): string | undefined {
   try {
-    return join(dirname(createRequire(import.meta.url).resolve(bundlePackage)), '..')
+    // A bundle in CommonJS may have no address of its own: then it counts where the process runs.
+    const from = import.meta.url ?? join(process.cwd(), 'package.json')
+    return join(dirname(createRequire(from).resolve(bundlePackage)), '..')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'MODULE_NOT_FOUND') return undefined
     throw error
