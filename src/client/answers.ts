@@ -110,8 +110,10 @@ export interface CancelAnswer {
 }
 
 export interface CancelManyAnswer extends CancelAnswer {
-  /** There were too many for one call: cancel again. */
+  /** There were too many for one call: cancel again, with `nextCursor` as `cursor`. */
   readonly more: boolean
+  /** Given if there are more. */
+  readonly nextCursor?: string
 }
 
 export interface RemoteWorker {
@@ -140,6 +142,9 @@ export interface Subscriber {
   readonly maxConcurrency: number | null
   readonly ratePerSecond: number | null
   readonly keyConcurrency: number | null
+  /** Of a webhook. `[hidden]` stands for a value that is not shown. */
+  readonly headers?: Readonly<Record<string, string>>
+  readonly publicHeaders?: readonly string[]
   readonly createdAt: Date
   readonly updatedAt: Date
 }

@@ -1,5 +1,7 @@
 import type { Catalogue, EventToPublish } from '../domain/catalogue.ts'
 import type { EventInput } from '../domain/event.ts'
+import { checkEventList } from '../domain/event-list.ts'
+import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import type {
   CancelAnswer,
   CancelManyAnswer,
@@ -16,16 +18,17 @@ import type {
   SettleResult,
 } from './answers.ts'
 import { PosthornHttpError } from './errors.ts'
-import type {
-  CallOptions,
-  CancelFilter,
-  EventQuery,
-  FailureReport,
-  Lease,
-  Outcome,
-  PublishOptions,
-  Report,
-  SubscribeOptions,
+import {
+  type CallOptions,
+  type CancelFilter,
+  checkCall,
+  type EventQuery,
+  type FailureReport,
+  type Lease,
+  type Outcome,
+  type PublishOptions,
+  type Report,
+  type SubscribeOptions,
 } from './requests.ts'
 import { Subscribers } from './subscribers.ts'
 import { type Answer, type Call, type ClientOptions, read, readAll, Transport } from './transport.ts'
@@ -58,6 +61,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
   }
 
   async publish(event: EventToPublish<C>, options: PublishOptions = {}): Promise<PublishedEvent> {
+    checkOptions(options, publishNames, 'publish')
     const { idempotencyKey: own, ...input } = event as EventInput
     const key = options.idempotencyKey ?? own ?? crypto.randomUUID()
     const inHeader = headerText.test(key)
@@ -75,10 +79,9 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
   }
 
   /** All of them or none, at most 1,000. */
-  async publishMany(
-    events: readonly EventToPublish<C>[],
-    { signal }: CallOptions = {},
-  ): Promise<RemoteEvent[]> {
+  async publishMany(events: readonly EventToPublish<C>[], options: CallOptions = {}): Promise<RemoteEvent[]> {
+    const { signal } = checkCall(options, 'publishMany')
+    checkEventList(events)
     const texts = (events as readonly EventInput[]).map((event) =>
       eventToWire({ ...event, idempotencyKey: event.idempotencyKey ?? crypto.randomUUID() }),
     )
@@ -136,7 +139,8 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
   }
 
   /** Up to 1,000 outcomes, each answered by itself, in their order. */
-  async settle(outcomes: readonly Outcome[], { signal }: CallOptions = {}): Promise<SettleResult[]> {
+  async settle(outcomes: readonly Outcome[], options: CallOptions = {}): Promise<SettleResult[]> {
+    const { signal } = checkCall(options, 'settle')
     const texts = outcomes.map(({ lease: { id, leaseToken, workerId }, ...outcome }) =>
       toWire({ eventId: id, leaseToken, workerId, ...outcome }),
     )
@@ -146,10 +150,9 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
   }
 
   /** An event with its deliveries, and with its log if asked for. */
-  async event(
-    id: number,
-    { logs = false, signal }: CallOptions & { readonly logs?: boolean } = {},
-  ): Promise<EventDetails> {
+  async event(id: number, options: CallOptions & { readonly logs?: boolean } = {}): Promise<EventDetails> {
+    checkOptions(options, { logs: true, signal: true }, 'event')
+    const { logs = false, signal } = options
     const query = toQuery(logs ? { includeLogs: true } : {})
     const answer = await this.#transport.send({
       ...{ method: 'GET', path: `/events/${id}`, query, repeatable: true, signal },
@@ -181,8 +184,10 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
   /** Takes an event from whoever holds it: back to waiting, failures kept. */
   async reset(
     id: number,
-    { reason, signal }: CallOptions & { readonly reason?: string } = {},
+    options: CallOptions & { readonly reason?: string } = {},
   ): Promise<RemoteEvent & { readonly reset: number }> {
+    checkOptions(options, { reason: true, signal: true }, 'reset')
+    const { reason, signal } = options
     const call = { query: toQuery({ reason }), repeatable: false, signal }
     return this.#post(`/events/${id}/reset`, call, (text) => {
       const { reset } = JSON.parse(text) as { reset: number }
@@ -204,7 +209,8 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
   }
 
   /** Every worker id seen. */
-  async workers({ signal }: CallOptions = {}): Promise<RemoteWorker[]> {
+  async workers(options: CallOptions = {}): Promise<RemoteWorker[]> {
+    const { signal } = checkCall(options, 'workers')
     return readAll<RemoteWorker>(this.#transport, '/workers', 'workers', signal)
   }
 
@@ -228,6 +234,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
   }
 }
 
+const publishNames: NamesOf<PublishOptions> = { idempotencyKey: true, signal: true }
 const pageLimit = 100
 /** What an HTTP header can carry unchanged. */
 const headerText = /^[!-~]([ -~]*[!-~])?$/

@@ -69,6 +69,16 @@ export class Leasing {
     }
   }
 
+  /**
+   * The suspect in hand is settled. If the only call under way waits without suspects, the next one is asked for beside it:
+   * whatever answers first is taken.
+   */
+  acquitted(): void {
+    const calls = [...this.#calls]
+    const isAsked = calls.length === 0 || calls.some((call) => call.suspects)
+    if (!isAsked && !this.#stop.signal.aborted) this.#start({ limit: 1, suspects: true, waitSeconds: 0 })
+  }
+
   /** Hangs up where nothing has been answered yet; what is being answered is still taken, and handed back. */
   async stop(): Promise<void> {
     this.#stop.abort()
@@ -106,7 +116,7 @@ export class Leasing {
   }
 
   #wait({ eventsMax, suspects }: Want): void {
-    // The next suspect waits for the one in hand, and not for the end of a long poll.
+    // A suspect that turns up meanwhile waits for the next call.
     const waitSeconds = suspects ? this.#waitSeconds : Math.min(this.#waitSeconds, 1)
     this.#start({ limit: Math.min(eventsMax, limitMax), suspects, waitSeconds })
   }

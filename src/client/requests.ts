@@ -1,7 +1,14 @@
+import { checkOptions } from '../domain/known-names.ts'
 import type { EventStatus } from '../domain/status.ts'
 
 export interface CallOptions {
   readonly signal?: AbortSignal
+}
+
+/** What a call takes besides is part of its request, which the server checks. */
+export function checkCall(options: CallOptions, whose: string): CallOptions {
+  checkOptions(options, { signal: true }, whose)
+  return options
 }
 
 export interface PublishOptions extends CallOptions {
@@ -76,5 +83,7 @@ export interface CancelFilter extends CallOptions {
   readonly status?: EventStatus
   readonly createdFrom?: Date | string
   readonly createdTo?: Date | string
+  /** `nextCursor` of the call before, with the same filter. */
+  readonly cursor?: string
   readonly reason?: string
 }

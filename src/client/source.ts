@@ -54,6 +54,10 @@ export class HttpSource implements Source {
     return this.#leasing.lease(wants[0] as Want)
   }
 
+  acquitted(): void {
+    this.#leasing.acquitted()
+  }
+
   /** The long poll has the last word: it is as cheap as asking. */
   async peek(): Promise<boolean> {
     return true

@@ -1,5 +1,5 @@
 import type { Subscriber } from './answers.ts'
-import type { CallOptions } from './requests.ts'
+import { type CallOptions, checkCall } from './requests.ts'
 import { read, readAll, type Transport } from './transport.ts'
 import { answerWith, toWire } from './wire.ts'
 
@@ -18,6 +18,10 @@ export interface SubscriberInput {
   readonly maxConcurrency?: number | null
   readonly ratePerSecond?: number | null
   readonly keyConcurrency?: number | null
+  /** Sent along with webhooks. A change keeps those that it leaves out; null takes one away. */
+  readonly headers?: Readonly<Record<string, string | null>>
+  /** Which of them may be shown with their values. */
+  readonly publicHeaders?: readonly string[]
   readonly [field: string]: unknown
 }
 
@@ -33,7 +37,8 @@ export class Subscribers {
     return this.#call('POST', '', options, toWire(input))
   }
 
-  async list({ signal }: CallOptions = {}): Promise<Subscriber[]> {
+  async list(options: CallOptions = {}): Promise<Subscriber[]> {
+    const { signal } = checkCall(options, 'list')
     return readAll<Subscriber>(this.#transport, '/subscribers', 'subscribers', signal)
   }
 
@@ -46,7 +51,8 @@ export class Subscribers {
   }
 
   /** What waits for it is cancelled, and stays visible. */
-  async delete(id: string, { signal }: CallOptions = {}): Promise<void> {
+  async delete(id: string, options: CallOptions = {}): Promise<void> {
+    const { signal } = checkCall(options, 'delete')
     const path = `/subscribers/${encodeURIComponent(id)}`
     await this.#transport.send({ method: 'DELETE', path, repeatable: false, signal })
   }
@@ -63,9 +69,10 @@ export class Subscribers {
   async #call(
     method: 'GET' | 'POST' | 'PATCH',
     path: string,
-    { signal }: CallOptions,
+    options: CallOptions,
     body?: string,
   ): Promise<Subscriber> {
+    const { signal } = checkCall(options, 'subscribers')
     const answer = await this.#transport.send({
       method,
       path: `/subscribers${path}`,

@@ -1,3 +1,4 @@
+import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import { integer } from '../domain/subscription.ts'
 import { toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
@@ -14,6 +15,10 @@ export interface ClientOptions {
   readonly timeoutMs?: number
   /** How often a call that may be repeated is sent again. Default 3. */
   readonly retries?: number
+}
+
+const clientOptions: NamesOf<ClientOptions> = {
+  ...{ url: true, apiKey: true, fetch: true, timeoutMs: true, retries: true },
 }
 
 export interface Call {
@@ -48,7 +53,9 @@ export class Transport {
   readonly #timeoutMs: number
   readonly #retries: number
 
-  constructor({ url, apiKey, fetch: given, timeoutMs = 30_000, retries = 3 }: ClientOptions) {
+  constructor(options: ClientOptions) {
+    checkOptions(options, clientOptions, 'PosthornClient')
+    const { url, apiKey, fetch: given, timeoutMs = 30_000, retries = 3 } = options
     this.#url = checkUrl(url)
     this.#headers = apiKey === undefined ? {} : { authorization: `Bearer ${checkKey(apiKey)}` }
     // Called as a function and not as a method: browsers insist on it.

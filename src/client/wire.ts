@@ -1,5 +1,7 @@
 import type { EventAttributes, EventFields, EventInput, EventSource } from '../domain/event.ts'
 import { readElements, readMembers } from '../domain/json-members.ts'
+import { leftOut, unknownName } from '../domain/known-names.ts'
+import { meantFields } from '../domain/meant-fields.ts'
 import { type CoreFields, type RareFields, type StoredEvent, storedEvent } from '../domain/stored-event.ts'
 import { isStorable, toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
@@ -32,14 +34,35 @@ const eventNames = {
 
 const eventFields = Object.entries(eventNames) as [keyof typeof eventNames, string][]
 
+const knownFields = { ...eventNames, payload: true, payloadText: true }
+
 /** The body that publishes an event. Its payload goes as it is: parsing and printing it would change it. */
 export function eventToWire(event: EventInput): string {
+  const stranger = unknownName(event, knownFields)
+  if (stranger !== undefined) {
+    const expected = leftOut(stranger, Object.keys(knownFields), 'no event takes it', meantFields)
+    const value = toDetail((event as object as Record<string, unknown>)[stranger])
+    throw new PosthornError('BAD_EVENT', { field: stranger.slice(0, 200), expected, value })
+  }
   let text = `{"payload":${payloadToWire(event)}`
   for (const [field, name] of eventFields) {
     const value = event[field]
-    if (value !== undefined && value !== null) text += `,"${name}":${JSON.stringify(value)}`
+    if (value === undefined || value === null) continue
+    const json = jsonOf(value)
+    if (json === undefined) {
+      throw new PosthornError('BAD_EVENT', { field, expected: jsonValue, value: toDetail(value) })
+    }
+    text += `,"${name}":${json}`
   }
   return `${text}}`
+}
+
+const jsonValue = 'a value that JSON can carry'
+
+/** Undefined for what JSON leaves out or turns into null, such as an invalid Date: the server would take it for not given. */
+function jsonOf(value: unknown): string | undefined {
+  const json = JSON.stringify(value)
+  return json === 'null' ? undefined : json
 }
 
 /** Checked because it becomes part of a larger text: what is no JSON could pass for other fields. */
@@ -77,7 +100,12 @@ export function toQuery(fields: object): URLSearchParams {
 function wireEntries(fields: object): [string, unknown][] {
   return Object.entries(fields)
     .filter(([, value]) => value !== undefined)
-    .map(([key, value]) => [snakeCase(key), value])
+    .map(([key, value]) => [snakeCase(key), checkValue(key, value)])
+}
+
+function checkValue(option: string, value: unknown): unknown {
+  if (value === null || jsonOf(value) !== undefined) return value
+  throw new PosthornError('BAD_OPTION', { option, expected: jsonValue, value: toDetail(value) })
 }
 
 /** An answer's object, and those in its lists, with names and times as TypeScript has them. */

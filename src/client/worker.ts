@@ -1,6 +1,7 @@
 import type { Attempt, Handler } from '../consume/attempt.ts'
 import type { Catalogue, EventFor, EventPattern, EventType } from '../domain/catalogue.ts'
-import { patternsFor } from '../domain/pattern.ts'
+import { checkOptions as checkOptionNames, type NamesOf } from '../domain/known-names.ts'
+import { checkPattern, patternsFor } from '../domain/pattern.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
 import { integer } from '../domain/subscription.ts'
 import { toDetail } from '../domain/text.ts'
@@ -83,9 +84,11 @@ export class PullWorker {
   }
 
   /** Ends what is under way and hands back the rest uncounted. Twice is safe. */
-  stop({ graceMs = 30_000 }: StopOptions = {}): Promise<void> {
+  async stop(options: StopOptions = {}): Promise<void> {
+    checkOptionNames(options, { graceMs: true }, 'stop')
+    const { graceMs = 30_000 } = options
     integer('graceMs', graceMs, 0, 86_400_000)
-    if (this.#running === undefined) return Promise.resolve()
+    if (this.#running === undefined) return
     this.#stopping ??= this.#stop(this.#running, graceMs)
     return this.#stopping
   }
@@ -121,16 +124,13 @@ export class PullWorker {
   }
 }
 
-const optionNames: Readonly<Record<keyof WorkerOptions, true>> = {
+const optionNames: NamesOf<WorkerOptions> = {
   ...{ workerId: true, tags: true, subscription: true, concurrency: true, leaseSeconds: true },
   ...{ waitSeconds: true, timeoutMs: true, prefetch: true, log: true },
 }
 
 function checkOptions(options: WorkerOptions, handler: WorkerHandler): WorkerConfig {
-  const unknown = Object.keys(options).find((name) => !(name in optionNames))
-  if (unknown !== undefined) {
-    throw badOption(unknown, `one of ${Object.keys(optionNames).join(', ')}`, 'something else')
-  }
+  checkOptionNames(options, optionNames, 'a worker')
   const { workerId = ownName(), log } = options
   if (typeof workerId !== 'string' || workerId === '') throw badOption('workerId', 'text', workerId)
   // Without either it would take everybody's work.
@@ -181,6 +181,7 @@ const unknownTypeMs = 60_000
 function byType(handlers: object): Handler {
   const known = new Map<string, unknown>(Object.entries(handlers ?? {}))
   for (const [pattern, handler] of known) {
+    checkPattern(pattern)
     if (typeof handler !== 'function') throw badOption(`handler of ${pattern}`, 'a function', handler)
   }
   if (known.size === 0) throw badOption('handler', 'a function, or functions by type', handlers)

@@ -16,10 +16,15 @@ const textAttributes = new Set([
   ...['partitionkey', 'expirytime', 'traceparent'],
 ])
 const reservedNames = new Set(['data', base64Mark, noDataMark])
+/** What a leased CloudEvent says of its lease, and no event can say of itself. */
+const leaseAttributeNames = ['leasetoken', 'leaseexpires', 'attempt', 'retrycount', 'subscription'] as const
+export type LeaseAttributeName = (typeof leaseAttributeNames)[number]
+const leaseNames: ReadonlySet<string> = new Set(leaseAttributeNames)
 
 export function addAttribute(attributes: Attributes, name: string, value: AttributeValue): void {
   if (!attributeName.test(name)) throw badEvent(name, 'a name of 1 to 64 lower case letters and digits', name)
   if (reservedNames.has(name)) throw badEvent(name, 'left out: the name has another use', value)
+  if (leaseNames.has(name)) throw badEvent(name, 'left out: a leased CloudEvent has its own', value)
   if (typeof value === 'string') checkText(name, value)
   else if (textAttributes.has(name)) throw badEvent(name, 'text', value)
   else if (typeof value === 'number') checkNumber(name, value)

@@ -24,7 +24,11 @@ export function isJsonType(contentType: string): boolean {
 
 /** Text that can be read as UTF-8; in another charset the bytes say more than we do. */
 export function isUtf8TextType(contentType: string): boolean {
-  if (!mediaTypeOf(contentType).startsWith('text/')) return false
+  return mediaTypeOf(contentType).startsWith('text/') && isUtf8Charset(contentType)
+}
+
+/** Whether what the charset says, if there is one, can be read as UTF-8. */
+export function isUtf8Charset(contentType: string): boolean {
   const charset = /;\s*charset\s*=\s*"?([^\s;"]+)/i.exec(contentType)?.[1]?.toLowerCase()
   return charset === undefined || charset === 'utf-8' || charset === 'utf8' || charset === 'us-ascii'
 }

@@ -1,7 +1,7 @@
-import { type Server, STATUS_CODES } from 'node:http'
-import type { Duplex } from 'node:stream'
+import { type IncomingMessage, type Server, STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
 import { PosthornError } from '../errors.ts'
-import { problemType, toProblem } from './problem.ts'
+import { problemType, retryAfterSeconds, toProblem } from './problem.ts'
 import { newRequestId } from './request-id.ts'
 
 /** What Node reads of a request before its body. */
@@ -9,19 +9,34 @@ const headBytesMax = 16_384
 /** How long a client has to read why it was refused. */
 const partingMs = 1_000
 
-/** What is no HTTP, or came too slowly, is answered once and cut. */
-export function refuseBrokenRequest(error: Error & { code?: string }, socket: Duplex): void {
-  // What still comes is thrown away. To cut at once could take the answer back: RFC 9112, 9.6.
-  if (refused.has(socket)) return
-  if (error.code === 'ECONNRESET' || !socket.writable) socket.destroy()
+/** Ends the connection of a request that is no HTTP, or came too slowly. */
+export function refuseBrokenRequest(
+  error: Error & { code?: string },
+  socket: Socket,
+  refuse: RefuseConnection,
+): void {
+  if (error.code === 'ECONNRESET' || (!socket.writable && !refused.has(socket))) socket.destroy()
   else refuse(socket, toRefusal(error.code))
 }
 
+/** Ends a connection with an error, as soon as nothing that came before waits for its answer. */
+export type RefuseConnection = (socket: Socket, error: PosthornError) => void
+
+/** What still comes is thrown away unread, so that it costs nothing. */
+export function ignoreInput(socket: Socket): void {
+  // Node hands on what it reads to its parser unless somebody else wants it.
+  socket.on('data', () => undefined)
+  socket.removeAllListeners('data')
+  socket.resume()
+  // Node takes the end for a parser's error, since the parser was left in the middle of a request, and does not close.
+  socket.once('end', () => socket.end())
+}
+
 /** Takes care of what Node would answer by itself, with no word of why or not at all. */
-export function answerOddRequests(server: Server): void {
+export function answerOddRequests(server: Server, refuse: RefuseConnection): void {
   // RFC 9110 lets a server pass over what it is expected to do and does not know.
   server.on('checkExpectation', (request, response) => server.emit('request', request, response))
-  server.on('connect', (_request, socket) => {
+  server.on('connect', ({ socket }) => {
     refuse(socket, new PosthornError('BAD_REQUEST', { reason: 'this is no proxy' }))
   })
 }
@@ -36,7 +51,15 @@ export function checkHost({ httpVersion, rawHeaders }: { httpVersion: string; ra
   throw new PosthornError('BAD_REQUEST', { reason: hosts === 0 ? 'it has no Host' : 'it has several Hosts' })
 }
 
-const refused = new WeakSet<Duplex>()
+/** Of a body in another coding besides we would take the coded bytes for what was meant. Undefined: there is none. */
+export function unknownCoding({ headers }: IncomingMessage): PosthornError | undefined {
+  const coding = headers['transfer-encoding']
+  if (coding === undefined || coding.trim().toLowerCase() === 'chunked') return undefined
+  const reason = `its Transfer-Encoding is ${coding.slice(0, 100)}, and only chunked is known here`
+  return new PosthornError('BAD_REQUEST', { reason })
+}
+
+const refused = new WeakSet<Socket>()
 
 function toRefusal(code: string | undefined): PosthornError {
   if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return new PosthornError('REQUEST_TIMEOUT')
@@ -44,14 +67,17 @@ function toRefusal(code: string | undefined): PosthornError {
   return new PosthornError('BAD_REQUEST', { reason: 'it is not HTTP' })
 }
 
-function refuse(socket: Duplex, error: PosthornError): void {
+/** Answers a connection once and for all. To cut at once could take the answer back: RFC 9112, 9.6. */
+export function refuseConnection(socket: Socket, error: PosthornError): void {
   const requestId = newRequestId()
   const problem = toProblem(error, requestId)
   const body = JSON.stringify(problem)
+  const seconds = retryAfterSeconds(problem)
+  const retryAfter = seconds === undefined ? '' : `retry-after: ${seconds}\r\n`
   refused.add(socket)
   socket.end(
     `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}\r\nconnection: close\r\nx-request-id: ${requestId}\r\n` +
-      `content-type: ${problemType}\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+      `${retryAfter}content-type: ${problemType}\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
   )
   const cut = setTimeout(() => socket.destroy(), partingMs)
   socket.once('close', () => clearTimeout(cut))

@@ -86,7 +86,13 @@ function checkLocal({ headers }: FastifyRequest, remote: string): void {
   if (host === undefined || !isLocalName(hostnameOf(`http://${host}`))) throw foreign('Host', host)
   if (origin !== undefined && !isLocalName(hostnameOf(origin))) throw foreign('Origin', origin)
   if (site === 'cross-site') throw foreign('Sec-Fetch-Site', site)
+  const proxied = Object.keys(headers).find((name) => proxyHeader.test(name))
+  if (proxied !== undefined) throw foreign(proxied, headers[proxied])
 }
+
+/** What proxies add to a request that they hand on: it is for somebody elsewhere, however near the proxy is. */
+const proxyHeader =
+  /^(forwarded(-.+)?|via|cdn-loop|x-real-ip|x-(forwarded|original|envoy)(-.+)?|.*(client|connecting|user)-?ip(v6)?)$/
 
 /** Whether an address to listen on can be reached from this machine only. */
 export function isLocalName(name: string | undefined): boolean {

@@ -6,10 +6,17 @@ export function hangUpOf({ socket }: IncomingMessage, response: ServerResponse):
   const left = new AbortController()
   const line = lineOf(socket)
   line.unanswered.add(left)
+  // A response also says that it has finished when its last write has failed. Where the client had ended its side before, the
+  // socket only has its error by then and is destroyed later. Node destroys the socket of an answer that was sent only after
+  // this, so the socket is asked first of all.
+  let isSent = false
+  response.prependOnceListener('finish', () => {
+    isSent = !socket.destroyed && socket.errored === null
+  })
   response.once('close', () => {
     line.unanswered.delete(left)
-    if (!response.writableFinished) left.abort()
-    else remember(line, left)
+    if (isSent) remember(line, left)
+    else left.abort()
   })
   return left.signal
 }

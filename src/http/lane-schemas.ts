@@ -8,7 +8,16 @@ export const laneQuery = z.strictObject({
   limit: whole(1, 1000).optional(),
   cursor: cursor.optional(),
 })
-export const laneKey = text(255).describe('The ordering key, percent-encoded.')
+export const laneKey = text(255).describe(
+  'The ordering key, percent-encoded; `-` where the parameter `key` has it.',
+)
+export const oneLaneQuery = z.strictObject({
+  key: text(255)
+    .optional()
+    .describe(
+      'The ordering key, where it cannot stand in a path: clients take `.` and `..` there for folders.',
+    ),
+})
 
 export const lane = named(
   'Lane',

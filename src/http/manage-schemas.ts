@@ -24,6 +24,11 @@ export const cancelBody = named(
     ordering_key: text(255).optional(),
     created_from: time.optional(),
     created_to: time.optional(),
+    cursor: z
+      .string()
+      .max(200)
+      .optional()
+      .describe('From `next_cursor` of the call before, with the same filter.'),
     reason: text(4000, 0).optional(),
   }),
 )
@@ -33,7 +38,11 @@ export const cancelled = named(
     event_id: z.int().optional(),
     cancelled: z.int().describe('Deliveries that waited.'),
     told: z.int().describe('Deliveries that are under way: their workers learn it by heartbeat.'),
-    more: z.boolean().optional().describe('There may be more that match: call it again.'),
+    more: z.boolean().optional().describe('More events match: call it again with `next_cursor`.'),
+    next_cursor: z
+      .string()
+      .optional()
+      .describe('Given with `more`. Send it as `cursor`, beside the same filter.'),
   }),
 )
 

@@ -34,10 +34,14 @@ export function toProblem(error: unknown, requestId: string): Problem {
 }
 
 /** Seconds until it is worth trying again; undefined where it would not help. */
-export function retryAfterSeconds({ status, retry_after_seconds: given }: Problem): number | undefined {
+export function retryAfterSeconds({ status, code, retry_after_seconds: given }: Problem): number | undefined {
   if (typeof given === 'number') return given
+  if (code === 'statement_timeout') return lateRetrySeconds
   return status === 503 || status === 504 ? 1 : undefined
 }
+
+/** A statement has ten seconds unless the operator says otherwise: at once again, it would only add to the load. */
+const lateRetrySeconds = 10
 
 function toKnown(error: unknown, requestId: string): PosthornError {
   if (error instanceof PosthornError) return onWire(error)
@@ -46,6 +50,7 @@ function toKnown(error: unknown, requestId: string): PosthornError {
     statusCode?: unknown
     message?: string
   }
+  if (code === diskFull) return new PosthornError('DISK_FULL', {}, { cause: error })
   if (typeof code === 'string' && isOverload(code)) {
     return new PosthornError('DATABASE_UNAVAILABLE', { reason: 'it is overloaded' }, { cause: error })
   }
@@ -59,9 +64,12 @@ function toKnown(error: unknown, requestId: string): PosthornError {
   return new PosthornError('INTERNAL', { requestId }, { cause: error })
 }
 
-/** Out of room or out of time: PostgreSQL's own words for "later". */
+/** PostgreSQL's code for a disk without room. */
+const diskFull = '53100'
+
+/** Out of room or held up: PostgreSQL's own words for "later". */
 function isOverload(code: string): boolean {
-  return /^53/.test(code) || code === '57014' || code === '55P03' || code === '40001' || code === '40P01'
+  return /^53/.test(code) || code === '55P03' || code === '40001' || code === '40P01'
 }
 
 /** Options are those of the library, and named in its way. A field is named by whoever read it, as it was written. */

@@ -52,8 +52,8 @@ const otherNames = {
       causationId: key,
       traceId: z.string().nullable().optional().describe('Kept as the attribute `traceid`.'),
       retryCount: z.unknown().optional(),
-      lastError: z.unknown().optional(),
-      lastErrorTime: z.unknown().optional(),
+      lastError: z.string().nullable().optional().describe('Kept as the attribute `lasterror`.'),
+      lastErrorTime: z.string().nullable().optional().describe('Kept as the attribute `lasterrortime`.'),
       processingStartTime: z.unknown().optional(),
     })
     .nullable()
@@ -94,7 +94,7 @@ export const cloudEvent = named(
     })
     .catchall(z.union([text(4096, 0), z.number(), z.boolean(), z.null()]))
     .describe(
-      'As CloudEvents 1.0 has it, with up to 50 attributes, whose names are lower case letters and digits.',
+      'As CloudEvents 1.0 has it, with up to 50 attributes, whose names are lower case letters and digits. `leasetoken`, `leaseexpires`, `attempt`, `retrycount` and `subscription` are refused: a leased CloudEvent has its own.',
     ),
 )
 export const cloudEvents = z.array(cloudEvent).min(1).max(1000)

@@ -50,7 +50,10 @@ const queuedEvent = named(
       traceId: z.string().optional(),
       retryCount: z.int(),
       lastError: z.string().optional(),
-      lastErrorTime: time.optional(),
+      lastErrorTime: z
+        .string()
+        .optional()
+        .describe('ISO 8601, or as published until there is an error here.'),
       processingStartTime: time.optional(),
     }),
   }),
@@ -89,10 +92,11 @@ export const queues = named('Queues', z.object({ queues: z.array(queue), ...page
 export const queueQuery = z.strictObject({ limit: whole(0, 1000).optional(), cursor: cursor.optional() })
 export const queuesQuery = z.strictObject({
   ...pageQuery.shape,
-  limit: whole(1, 100).optional(),
   events: whole(0, 100)
     .optional()
-    .describe('How many events of each are shown. Default 10. Payloads beyond 4 MB in all are left out.'),
+    .describe(
+      'How many events of each are shown, 10,000 in all. Default 10. Payloads beyond 4 MB in all are left out.',
+    ),
 })
 
 export const recoveriesQuery = z.strictObject({ ...pageQuery.shape })

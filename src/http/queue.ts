@@ -25,6 +25,8 @@ export function queueText(queue: Queue): string {
 
 function queuedText(queued: QueuedEvent): string {
   const { event, isPayloadLeftOut, retryCount, lastError, lastErrorAt, processingStartedAt } = queued
+  // What its publisher said of it; its last error counts until there is one of ours.
+  const given = (name: string) => event.attributes?.[name] ?? null
   const head = {
     eventId: String(event.id),
     ...present({ pattern: event.type ?? event.title, version: event.version, source: event.source }),
@@ -32,9 +34,14 @@ function queuedText(queued: QueuedEvent): string {
   }
   const metadata = {
     ...present({ correlationId: event.correlationId, causationId: event.causationId }),
-    ...present({ traceId: event.traceparent?.split('-')[1] ?? null }),
+    ...present({ traceId: given('traceid') ?? event.traceparent?.split('-')[1] ?? null }),
     retryCount,
-    ...present({ lastError, lastErrorTime: lastErrorAt, processingStartTime: processingStartedAt }),
+    ...present(
+      lastError === null
+        ? { lastError: given('lasterror'), lastErrorTime: given('lasterrortime') }
+        : { lastError, lastErrorTime: lastErrorAt },
+    ),
+    ...present({ processingStartTime: processingStartedAt }),
   }
   const payload = isPayloadLeftOut ? '"payloadLeftOut":true' : `"payload":${event.payloadText}`
   return `${JSON.stringify(head).slice(0, -1)},${payload},"metadata":${JSON.stringify(metadata)}}`

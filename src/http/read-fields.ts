@@ -1,6 +1,8 @@
 import { type EventAttributes, type EventInput, type NewEvent, parseEvent } from '../domain/event.ts'
 import { type Member, parseMember, readMembers } from '../domain/json-members.ts'
-import { toDetail } from '../domain/text.ts'
+import { leftOut } from '../domain/known-names.ts'
+import { meantFields } from '../domain/meant-fields.ts'
+import { toDetail, toStorable } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
 import { snakeCase } from './problem.ts'
 
@@ -16,20 +18,22 @@ type Fields = Record<string, unknown>
 export function readFields(text: string): ReadEvent {
   const input: Fields = {}
   const names = new Map<string, string>()
-  let traceId: string | null = null
+  let kept: Readonly<Record<string, string>> = {}
   for (const member of readMembers(text, 'the event')) {
     if (member.key === 'payload') input.payloadText = member.text
-    else if (member.key === 'metadata') traceId = readMetadata(input, names, member)
+    else if (member.key === 'metadata') kept = readMetadata(input, names, member)
     else {
       const name = Object.hasOwn(fieldNames, member.key) ? fieldNames[member.key] : undefined
-      if (name === undefined) throw badField(member.key, 'left out: no event takes it', member.text)
+      if (name === undefined) throw unknownMember('', member, wireNames, meantOnWire)
       const value = parseMember(member)
       if (name === 'source') checkSource(value)
       assign(input, names, { name, field: member.key, value })
     }
   }
   if (input.payloadText === undefined) throw badField('payload', 'a JSON value (null is one)', undefined)
-  if (traceId !== null) input.attributes = withAttribute(input.attributes, 'traceid', traceId)
+  for (const [name, value] of Object.entries(kept)) {
+    input.attributes = withAttribute(input.attributes, name, value)
+  }
   return { input: input as unknown as EventInput, names }
 }
 
@@ -44,29 +48,44 @@ const fieldNames: Readonly<Record<string, string>> = {
   ...{ idempotency_key: 'idempotencyKey', eventId: 'idempotencyKey' },
 }
 
+const wireNames = ['payload', 'metadata', ...Object.keys(fieldNames)]
+const meantOnWire = Object.fromEntries(
+  Object.entries(meantFields).map(([name, meant]) => [name, snakeCase(meant)]),
+)
+
 /** What seed 002 keeps with an event as it is worked on; of it only what belongs to the event is taken. */
 const metadataNames: Readonly<Record<string, string | null>> = {
   ...{ correlationId: 'correlationId', causationId: 'causationId', traceId: null, retryCount: null },
   ...{ lastError: null, lastErrorTime: null, processingStartTime: null },
 }
 
-/** Returns the trace id: it has no field of its own, and is kept as an attribute. */
-function readMetadata(input: Fields, names: Map<string, string>, { text }: Member): string | null {
-  if (text === 'null') return null
+/** What has no field of its own, and is kept as an attribute to be given back. */
+const keptAttributes: Readonly<Record<string, string>> = {
+  ...{ traceId: 'traceid', lastError: 'lasterror', lastErrorTime: 'lasterrortime' },
+}
+const keptCharsMax = 4_000
+
+/** Returns those attributes. */
+function readMetadata(
+  input: Fields,
+  names: Map<string, string>,
+  { text }: Member,
+): Readonly<Record<string, string>> {
+  const kept: Record<string, string> = {}
+  if (text === 'null') return kept
   if (!text.startsWith('{')) throw badField('metadata', 'an object', text)
-  let traceId: string | null = null
   for (const member of readMembers(text, 'metadata')) {
     const field = `metadata.${member.key}`
     const name = Object.hasOwn(metadataNames, member.key) ? metadataNames[member.key] : undefined
-    if (name === undefined) throw badField(field, 'left out: no event takes it', member.text)
+    if (name === undefined) throw unknownMember('metadata.', member, Object.keys(metadataNames))
     const value = parseMember(member)
     if (name !== null) assign(input, names, { name, field, value })
-    else if (member.key === 'traceId' && value !== null) {
-      if (typeof value !== 'string') throw badField(field, 'text', value)
-      traceId = value
-    }
+    const attribute = keptAttributes[member.key]
+    if (attribute === undefined || value === null) continue
+    if (typeof value !== 'string') throw badField(field, 'text', value)
+    kept[attribute] = toStorable(value, keptCharsMax)
   }
-  return traceId
+  return kept
 }
 
 /** What it has besides would be lost. */
@@ -116,6 +135,15 @@ export function parseNamed(input: EventInput, names: ReadonlyMap<string, string>
     const expected = String(error.details.expected).replace('expiresAt', 'expires_at')
     throw new PosthornError(error.code, { ...error.details, field, expected }, { cause: error.cause })
   }
+}
+
+function unknownMember(
+  prefix: string,
+  { key, text }: Member,
+  known: readonly string[],
+  meant?: Readonly<Record<string, string>>,
+): PosthornError {
+  return badField(prefix + key, leftOut(key, known, 'no event takes it', meant), text)
 }
 
 export function badField(field: string, expected: string, value: unknown): PosthornError {

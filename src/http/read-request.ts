@@ -1,9 +1,12 @@
 import type { FastifyRequest } from 'fastify'
 import type { z } from 'zod'
+import { exactNumbers } from '../domain/filter.ts'
 import { decodeUtf8 } from '../domain/json-members.ts'
+import { leftOut } from '../domain/known-names.ts'
 import { parseTags } from '../domain/tags.ts'
 import { isStorable, toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
+import { findInexactNumber } from './inexact-numbers.ts'
 import type { Call, Route } from './route.ts'
 
 type Fields = Record<string, unknown>
@@ -83,7 +86,17 @@ function readJson(
     const reason = (error as Error).message.split('\n', 1)[0]?.slice(0, 200)
     throw new PosthornError('BAD_JSON', { reason: bytes.length === 0 ? 'it is empty' : reason })
   }
+  checkFilter(text, value)
   return check(body.schema, value)
+}
+
+/** JSON.parse rounds in silence, and a filter would match other events than those it was written for. */
+function checkFilter(text: string, body: unknown): void {
+  if (at(body, ['filter']) === undefined) return
+  const inexact = findInexactNumber(text, 'filter')
+  if (inexact !== undefined) {
+    throw badField(fieldName(inexact.path), `a number that is exact: ${exactNumbers}`, inexact.text)
+  }
 }
 
 /** No schema sees a member of this name, so that it would be dropped in silence. */
@@ -107,9 +120,32 @@ function check(schema: z.ZodType | undefined, value: unknown): unknown {
   const path = [...(issue?.path ?? [])]
   if (issue?.code === 'unrecognized_keys') {
     const [name = ''] = issue.keys
-    throw badField(fieldName([...path, name]), 'left out: there is no such field', at(value, [...path, name]))
+    const expected = leftOut(name, namesAt(schema, path), 'there is no such field')
+    throw badField(fieldName([...path, name]), expected, at(value, [...path, name]))
   }
   throw badField(fieldName(path), expectation(issue), at(value, path))
+}
+
+/** The names of the object that the schema has there; of what takes several forms, none are told. */
+function namesAt(schema: z.ZodType, path: readonly PropertyKey[]): readonly string[] {
+  let found: unknown = schema
+  for (const part of path) {
+    const { shape, element } = unwrap(found)
+    found = typeof part === 'number' ? element : shape?.[String(part)]
+  }
+  return Object.keys(unwrap(found).shape ?? {})
+}
+
+interface SchemaParts {
+  readonly shape?: Readonly<Record<string, unknown>>
+  readonly element?: unknown
+}
+
+function unwrap(schema: unknown): SchemaParts {
+  let inner = schema as (SchemaParts & { unwrap?: () => unknown }) | undefined
+  while (inner?.shape === undefined && inner?.element === undefined && inner?.unwrap !== undefined)
+    inner = inner.unwrap() as typeof inner
+  return inner ?? {}
 }
 
 function fieldName(path: readonly PropertyKey[]): string {
@@ -143,8 +179,11 @@ function at(value: unknown, path: readonly PropertyKey[]): unknown {
   return found
 }
 
+/** Receivers let a subscriber in by the values of its headers. */
+const secretField = /^(secret$|headers($|[.[]))/
+
 function badField(field: string, expected: string, value: unknown): PosthornError {
   // A secret with one letter too many is a secret all the same, and answers are kept by many.
-  const told = field === 'secret' ? 'something else' : toDetail(value)
+  const told = secretField.test(field) ? 'something else' : toDetail(value)
   return new PosthornError('BAD_FIELD', { field: field.slice(0, 200), expected, value: told })
 }

@@ -1,21 +1,82 @@
-import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { PosthornError } from '../errors.ts'
+import { ignoreInput, refuseConnection, unknownCoding } from './broken-requests.ts'
+
+/** As many as HTTP/2 advises for one connection. */
+const perConnectionMax = 100
+
+interface UnderWay {
+  readonly response: ServerResponse
+  /** What is held of its body. */
+  bytes: number
+}
+
+interface Connection {
+  /** In the order in which they came, which is the order of their answers. */
+  readonly unanswered: Map<IncomingMessage, UnderWay>
+  newest: IncomingMessage | undefined
+  /** It has been told that it will be closed, so that nothing which still comes is worked on. */
+  isEnding: boolean
+  /** What it is told last, once all that came before is answered. */
+  refusal: PosthornError | undefined
+}
 
 /**
- * Knows when a server has answered everything it was asked, and how much of that it holds in memory. A connection that
- * closes tells the answer that is being written and none of those behind it, so connections are listened to as well.
+ * Knows what a server has not answered yet, on each connection and in all, and how much of that it holds in memory. A
+ * connection that closes tells the answer that is being written and none of those behind it, so connections are listened
+ * to as well.
  */
 export class RequestsUnderWay {
-  readonly #bySocket = new WeakMap<Socket, Map<IncomingMessage, number>>()
+  readonly #connections = new WeakMap<Socket, Connection>()
   readonly #bytesMax: number
   #count = 0
   #bytes = 0
+  #isDraining = false
   #tell: () => void = () => undefined
 
-  constructor(server: Server, bytesMax: number) {
+  constructor(bytesMax: number) {
     this.#bytesMax = bytesMax
-    server.on('request', (request, response) => this.#begin(request, response))
+  }
+
+  /** False: it must not be worked on, and is not answered. */
+  begin(request: IncomingMessage, response: ServerResponse): boolean {
+    const connection = this.#connectionOf(request.socket)
+    const { unanswered } = connection
+    const error = unanswered.size === perConnectionMax ? pipelineFull() : unknownCoding(request)
+    if (error !== undefined) this.refuse(request.socket, error)
+    if (connection.isEnding) return false
+    unanswered.set(request, { response, bytes: 0 })
+    connection.newest = request
+    this.#count++
+    response.once('close', () => {
+      this.#end(unanswered, [request])
+      part(request.socket, connection)
+    })
+    return true
+  }
+
+  /** Ends a connection with an error. What came before is answered first, and what still comes is not read. */
+  refuse(socket: Socket, error: PosthornError): void {
+    const connection = this.#connectionOf(socket)
+    if (connection.isEnding) return
+    connection.isEnding = true
+    connection.refusal = error
+    ignoreInput(socket)
+    part(socket, connection)
+  }
+
+  /** From now on the last answer of each connection ends it. */
+  drain(): void {
+    this.#isDraining = true
+  }
+
+  /** Called as a request is answered: whether its answer is the last one on its connection. */
+  endsConnection(request: IncomingMessage): boolean {
+    const connection = this.#connectionOf(request.socket)
+    if (!this.#isDraining || connection.newest !== request) return false
+    connection.isEnding = true
+    return true
   }
 
   /** Resolves when none is under way. */
@@ -31,31 +92,28 @@ export class RequestsUnderWay {
     if (this.#bytes + bytes > this.#bytesMax) {
       throw new PosthornError('OVERLOADED', { bytesMax: this.#bytesMax })
     }
-    const unanswered = this.#bySocket.get(request.socket)
-    const held = unanswered?.get(request)
+    const held = this.#connections.get(request.socket)?.unanswered.get(request)
     if (held === undefined) return
-    unanswered?.set(request, held + bytes)
+    held.bytes += bytes
     this.#bytes += bytes
   }
 
-  #begin(request: IncomingMessage, response: ServerResponse): void {
-    const { socket } = request
-    const known = this.#bySocket.get(socket)
-    const unanswered = known ?? new Map<IncomingMessage, number>()
-    unanswered.set(request, 0)
-    this.#count++
-    response.once('close', () => this.#end(unanswered, [request]))
-    if (known !== undefined) return
-    this.#bySocket.set(socket, unanswered)
+  #connectionOf(socket: Socket): Connection {
+    const known = this.#connections.get(socket)
+    if (known !== undefined) return known
+    const unanswered: Connection['unanswered'] = new Map()
+    const connection = { unanswered, newest: undefined, isEnding: false, refusal: undefined }
+    this.#connections.set(socket, connection)
     socket.once('close', () => this.#end(unanswered, [...unanswered.keys()]))
+    return connection
   }
 
-  #end(unanswered: Map<IncomingMessage, number>, ended: readonly IncomingMessage[]): void {
+  #end(unanswered: Connection['unanswered'], ended: readonly IncomingMessage[]): void {
     for (const request of ended) {
-      const bytes = unanswered.get(request)
-      if (bytes === undefined) continue
+      const held = unanswered.get(request)
+      if (held === undefined) continue
       unanswered.delete(request)
-      this.#bytes -= bytes
+      this.#bytes -= held.bytes
       this.#count--
     }
     this.#check()
@@ -64,4 +122,17 @@ export class RequestsUnderWay {
   #check(): void {
     if (this.#count === 0) this.#tell()
   }
+}
+
+function pipelineFull(): PosthornError {
+  return new PosthornError('PIPELINE_FULL', { requestsMax: perConnectionMax, retryAfterSeconds: 1 })
+}
+
+/** Refuses a connection for good, unless it still waits for an answer. A request whose body broke off is not answered otherwise. */
+function part(socket: Socket, connection: Connection): void {
+  const { refusal, unanswered } = connection
+  if (refusal === undefined || !socket.writable) return
+  for (const [request, { response }] of unanswered) if (request.complete || response.headersSent) return
+  connection.refusal = undefined
+  refuseConnection(socket, refusal)
 }

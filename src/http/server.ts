@@ -1,14 +1,22 @@
 import type { IncomingMessage } from 'node:http'
+import { setTimeout as delay } from 'node:timers/promises'
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { PosthornError } from '../errors.ts'
 import type { Logger } from '../observe/log.ts'
 import type { FinishedRequest } from '../observe/requests.ts'
-import { answerOddRequests, checkHost, refuseBrokenRequest } from './broken-requests.ts'
+import {
+  answerOddRequests,
+  checkHost,
+  type RefuseConnection,
+  refuseBrokenRequest,
+} from './broken-requests.ts'
+import { Expectations } from './expectations.ts'
 import { Gate, type KeyCheck } from './gate.ts'
 import { hangUpOf } from './hang-up.ts'
 import { problemType, retryAfterSeconds, toProblem } from './problem.ts'
 import { bytesMaxOf, readBytes } from './read-bytes.ts'
 import { readRequest } from './read-request.ts'
+import { refuseCodings } from './refuse-codings.ts'
 import { requestIdOf } from './request-id.ts'
 import { RequestsUnderWay } from './requests-under-way.ts'
 import type { Answer, Caller, Route } from './route.ts'
@@ -22,6 +30,8 @@ export interface ServerOptions {
   readonly timeouts?: Timeouts
   /** How much of requests is held in memory at once. */
   readonly bodyBytesMax?: number
+  /** How long a connection without a request may still send one when the server closes. */
+  readonly lingerMs?: number
 }
 
 export interface Timeouts {
@@ -46,12 +56,16 @@ const checkEveryMs = 1_000
 const idleTimeoutMs = 65_000
 /** Room for eight of the largest bodies. */
 const bodyBytesMaxDefault = 256 * 2 ** 20
+/** A request may be on its way when we are told to stop: longer than a message takes between continents. */
+const lingerMsDefault = 500
 
 /** The HTTP API. Knows how to serve routes, not what they do. */
 export function createServer(options: ServerOptions): Server {
   const { routes, keys, log } = options
   const { headersMs, requestMs, stalledMs } = options.timeouts ?? timeoutsDefault
   const gate = new Gate(keys)
+  const requests = new RequestsUnderWay(options.bodyBytesMax ?? bodyBytesMaxDefault)
+  const refuse: RefuseConnection = (socket, error) => requests.refuse(socket, error)
   const app = Fastify({
     logger: false,
     requestTimeout: requestMs,
@@ -69,29 +83,46 @@ export function createServer(options: ServerOptions): Server {
       connectionsCheckingInterval: Math.min(checkEveryMs, headersMs),
       requireHostHeader: false,
     },
-    clientErrorHandler: refuseBrokenRequest,
+    clientErrorHandler: (error, socket) => refuseBrokenRequest(error, socket, refuse),
     frameworkErrors: (error, request, reply) => sendProblem(error, request, reply as FastifyReply, log),
   })
-  answerOddRequests(app.server)
-  const requests = new RequestsUnderWay(app.server, options.bodyBytesMax ?? bodyBytesMaxDefault)
+  answerOddRequests(app.server, refuse)
+  const expectations = new Expectations(app.server)
   // Bodies are read as bytes and nothing else: each route says what it makes of them.
   app.removeAllContentTypeParsers()
   const limits = new WeakMap<FastifyRequest, number>()
   app.addContentTypeParser('*', async (request: FastifyRequest, body: IncomingMessage) => {
     const bytesMax = limits.get(request)
     if (bytesMax === undefined) return undefined
-    return readBytes(body, { bytesMax, hold: (bytes) => requests.hold(request.raw, bytes) })
+    return readBytes(body, {
+      bytesMax,
+      begin: () => expectations.meet(body),
+      hold: (bytes) => requests.hold(request.raw, bytes),
+    })
   })
-  app.addHook('onRequest', async (request) => checkHost(request.raw))
+  app.addHook('onRequest', async (request, reply) => {
+    if (!requests.begin(request.raw, reply.raw)) return reply.hijack()
+    checkHost(request.raw)
+    return undefined
+  })
+  app.addHook('onSend', (request, reply, _body, done) => {
+    if (requests.endsConnection(request.raw) || expectations.isOpen(request.raw))
+      void reply.header('connection', 'close')
+    // Fastify would end a connection with the first request that comes while it closes, and forget those behind it.
+    else if (reply.raw.hasHeader('connection')) reply.raw.removeHeader('connection')
+    done()
+  })
   app.addHook('onResponse', async (request, reply) => tellFinished(request, reply, options))
   app.setErrorHandler((error, request, reply) => sendProblem(error, request, reply, log))
   app.setNotFoundHandler((request, reply) => sendProblem(missing(routes, request), request, reply, log))
-  for (const route of routes) addRoute(app, route, { gate, log, limits })
+  for (const route of routes) addRoute(app, route, { methods: methodsOf(route, routes), gate, log, limits })
   return {
     app,
     listen: ({ host, port }) => app.listen({ host, port }),
     async close() {
-      const closed = app.close()
+      const { closed, closeIdle } = stopListening(app, () => requests.drain())
+      await untilClosed(closed, options.lingerMs ?? lingerMsDefault)
+      closeIdle()
       await requests.over()
       // What is left of connections has no request, and would hold us up until they are given up.
       app.server.closeAllConnections()
@@ -100,21 +131,49 @@ export function createServer(options: ServerOptions): Server {
   }
 }
 
+/**
+ * Node closes idle connections in the moment in which it stops to listen, and with them requests that are on their way:
+ * here that is left for later. Clients are told to go elsewhere from that moment on, when nobody can come back.
+ */
+function stopListening(
+  app: FastifyInstance,
+  stopped: () => void,
+): { closed: Promise<void>; closeIdle: () => void } {
+  const { server } = app
+  const closeIdle = server.closeIdleConnections.bind(server)
+  server.closeIdleConnections = stopped
+  return { closed: app.close(), closeIdle }
+}
+
+/** Waits until it is closed, and no longer than this. */
+async function untilClosed(closed: Promise<void>, ms: number): Promise<void> {
+  const over = new AbortController()
+  const waited = delay(ms, undefined, { signal: over.signal }).catch(() => undefined)
+  await Promise.race([closed, waited]).finally(() => over.abort())
+}
+
+/** What can be read can be asked after by HEAD, unless a route of its own says what that means. */
+function methodsOf({ method, path }: Route, routes: readonly Route[]): Route['method'][] {
+  const hasOwnHead = routes.some((other) => other.path === path && other.method === 'HEAD')
+  return method === 'GET' && !hasOwnHead ? ['GET', 'HEAD'] : [method]
+}
+
 interface RouteParts {
+  readonly methods: Route['method'][]
   readonly gate: Gate
   readonly log: Logger
   readonly limits: WeakMap<FastifyRequest, number>
 }
 
-function addRoute(app: FastifyInstance, route: Route, { gate, log, limits }: RouteParts): void {
+function addRoute(app: FastifyInstance, route: Route, { methods, gate, log, limits }: RouteParts): void {
   const callers = new WeakMap<FastifyRequest, Caller>()
   const { scope } = route
   app.route({
-    method: route.method,
+    method: methods,
     url: route.path.replace(/\{(\w+)\}/g, ':$1'),
     onRequest: async (request, reply) => {
       void reply.header('x-request-id', request.id)
-      if (route.body !== undefined) refuseEncodings(request)
+      if (route.body !== undefined) refuseCodings(request.headers)
       limits.set(request, bytesMaxOf(route, request.headers['content-type']))
       if (scope !== null) callers.set(request, await gate.enter(request, reply, scope))
     },
@@ -175,7 +234,10 @@ function sendProblem(error: unknown, request: FastifyRequest, reply: FastifyRepl
   if (problem.code === 'internal')
     log.error({ err: withoutRows(error), requestId: request.id, url: pathOf(request) }, 'A request failed')
   else if (status >= 500)
-    log.warn({ err: withoutRows(error), requestId: request.id, url: pathOf(request) }, 'A request failed')
+    log.warn(
+      { code: problem.code, reason: reasonOf(error), requestId: request.id, url: pathOf(request) },
+      'A request failed',
+    )
   else
     log.debug({ requestId: request.id, url: pathOf(request), status, code: problem.code }, 'Request refused')
   // Fastify would hang up. Whoever still sends would then get a broken connection and not this answer, so the rest is
@@ -188,6 +250,16 @@ function sendProblem(error: unknown, request: FastifyRequest, reply: FastifyRepl
   void reply.header('x-request-id', request.id).code(status).type(problemType).send(JSON.stringify(problem))
 }
 
+/** Without a stack: when the database is away or busy, many requests fail alike, and where in the code says nothing. */
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  return error instanceof PosthornError &&
+    error.cause instanceof Error &&
+    !error.message.includes(error.cause.message)
+    ? `${error.message} (${error.cause.message})`
+    : error.message
+}
+
 /** PostgreSQL quotes the row that it refuses in `detail`, and what it could not read in `where`: payloads, both. */
 function withoutRows(error: unknown): unknown {
   if (!(error instanceof Error) || !('detail' in error || 'where' in error)) return error
@@ -198,7 +270,9 @@ function withoutRows(error: unknown): unknown {
 function missing(routes: readonly Route[], request: FastifyRequest): PosthornError {
   const path = pathOf(request)
   const { method } = request
-  const allowed = routes.filter((route) => matches(route.path, path)).map((route) => route.method)
+  const allowed = routes
+    .filter((route) => matches(route.path, path))
+    .flatMap((route) => methodsOf(route, routes))
   if (allowed.length === 0) return new PosthornError('NO_ROUTE', { method, path: path.slice(0, 200) })
   return new PosthornError('METHOD_NOT_ALLOWED', {
     path: path.slice(0, 200),
@@ -219,14 +293,4 @@ function matches(pattern: string, path: string): boolean {
 /** Queries may hold what people search for, so logs have paths only. */
 function pathOf({ url }: FastifyRequest): string {
   return url.split('?', 1)[0] ?? url
-}
-
-function refuseEncodings({ headers }: FastifyRequest): void {
-  const encoding = headers['content-encoding']
-  if (encoding === undefined || encoding === 'identity') return
-  throw new PosthornError('UNSUPPORTED_MEDIA_TYPE', {
-    header: 'Content-Encoding',
-    expected: 'left out',
-    value: encoding,
-  })
 }

@@ -19,6 +19,13 @@ const condition = z.union([
 const pointer = z.string().max(pointerCharsMax).regex(pointerForm)
 const [timeoutMsMin, timeoutMsMax] = webhookTimeoutMsRange
 
+function headersOf<Value extends z.ZodType>(value: Value) {
+  return z
+    .record(z.string().min(1).max(100), value)
+    .refine((given) => Object.keys(given).length <= 50)
+    .meta({ maxProperties: 50 })
+}
+
 /** What only webhooks have. */
 const webhookFields = {
   url: z
@@ -26,11 +33,15 @@ const webhookFields = {
     .min(1)
     .max(2048)
     .describe('Where deliveries are sent: http or https, on a public host unless POSTHORN_ALLOW_CIDRS says.'),
-  headers: z
-    .record(z.string().min(1).max(100), z.string().max(4096))
-    .refine((given) => Object.keys(given).length <= 50)
-    .meta({ maxProperties: 50 })
-    .describe('Sent along with every delivery. Those that frame or sign the message cannot be set.'),
+  headers: headersOf(z.string().max(4096)).describe(
+    'Sent along with every delivery. Those that frame or sign the message cannot be set. Values are stored encrypted, and shown as `[hidden]` unless `public_headers` names them.',
+  ),
+  public_headers: z
+    .array(z.string().min(1).max(100))
+    .max(50)
+    .describe(
+      'Which of the headers may be shown with their values. One that is hidden needs its value anew.',
+    ),
   format: z.enum(formats).describe('How the body is made of the event.'),
   timeout_ms: z
     .int()
@@ -62,7 +73,11 @@ const subscriberFields = {
       'A JSON pointer into the event: order is kept for each value. Else the event’s own key counts.',
     ),
   on_exhausted: z.enum(['skip', 'block']),
-  retry_backoff_seconds: z.array(z.number().min(0).max(2_592_000)).min(1).max(100).nullable(),
+  retry_backoff_seconds: z
+    .array(z.number().min(0).max(2_592_000))
+    .max(100)
+    .nullable()
+    .describe('The wait after each failure but the last: none of them, and the first failure is final.'),
   max_retries: z
     .int()
     .min(1)
@@ -70,7 +85,14 @@ const subscriberFields = {
     .describe(
       'Failures allowed: with 3 the third is final. One more than there are `retry_backoff_seconds`.',
     ),
-  retry_delay_seconds: z.number().min(0).max(2_592_000).describe('The wait after each failure.'),
+  retry_delay_seconds: z
+    .number()
+    .min(0)
+    .max(2_592_000)
+    .nullable()
+    .describe(
+      'The wait after each failure, where there are no `retry_backoff_seconds`; null: as if left out.',
+    ),
   lease_seconds: z.int().min(1).max(43_200),
   max_concurrency: z.int().min(1).max(100_000).nullable(),
   rate_per_second: z.number().min(rateMin).max(rateMax).nullable(),
@@ -98,7 +120,11 @@ export const newSubscriber = named(
 export const subscriberChange = named(
   'SubscriberChange',
   z.strictObject({
-    ...z.object(subscriberFields).partial().omit({ name: true }).shape,
+    ...z.object(subscriberFields).partial().shape,
+    name: subscriberFields.name.optional().describe('As it is: a name cannot be changed.'),
+    headers: headersOf(z.string().max(4096).nullable())
+      .optional()
+      .describe('Added to those there are, or instead of those of the same name; null takes one away.'),
     is_active: z
       .boolean()
       .optional()
@@ -126,7 +152,11 @@ const subscriberShape = {
   created_at: time,
   updated_at: time,
   url: z.string().optional(),
-  headers: z.record(z.string(), z.string()).optional(),
+  headers: z
+    .record(z.string(), z.string())
+    .optional()
+    .describe('`[hidden]` stands for a value that is not shown; written back it leaves the value as it is.'),
+  public_headers: z.array(z.string()).optional(),
   format: z.enum(formats).optional(),
   timeout_ms: z.int().nullable().optional(),
   outcomes: z.record(z.string(), z.string()).optional(),

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { z } from 'zod'
-import { hideSecrets } from '../domain/hidden-headers.ts'
-import { scheduleRetry } from '../domain/retry.ts'
+import { hiddenValue } from '../domain/hidden-headers.ts'
+import { type RetryPolicy, scheduleRetry } from '../domain/retry.ts'
 import {
   defineSubscription,
   type Subscription,
@@ -9,17 +9,17 @@ import {
   type SubscriptionOptions,
 } from '../domain/subscription.ts'
 import { PosthornError } from '../errors.ts'
-import type { Subscriber } from '../hub.ts'
+import type { EndpointWish, Subscriber } from '../hub.ts'
 import { readAnyTags } from './read-request.ts'
 import type * as schemas from './subscriber-schemas.ts'
 
 type New = z.output<typeof schemas.newSubscriber>
 type Change = z.output<typeof schemas.subscriberChange>
-type Options = Omit<Change, 'event_types' | 'is_active'>
+type Options = Omit<Change, 'event_types' | 'is_active' | 'name'>
 
 interface Defined {
   readonly definition: SubscriptionDefinition
-  readonly endpoint: Pick<NonNullable<Subscriber['endpoint']>, 'url' | 'headers' | 'format' | 'rules'> | null
+  readonly endpoint: EndpointWish | null
 }
 
 /** A webhook may go without a name: then it is called after its host. */
@@ -38,17 +38,20 @@ export function definitionOf(body: New & { name: string }, timeoutMsDefault: num
     checkPlain(change)
     return { definition: defineSubscription(via, types, optionsOf(name, change)), endpoint: null }
   }
-  const { url, headers = {}, format = 'standard', outcomes: rules = {}, timeout_ms: timeoutMs } = change
+  const { url, headers = {}, public_headers: publicHeaders = [] } = change
+  const { format = 'standard', outcomes: rules = {}, timeout_ms: timeoutMs } = change
   if (url === undefined) throw refused('url', 'given, since deliveries are sent to it', 'nothing')
   const options = optionsOf(name, { ...change, timeout_ms: timeoutMs ?? timeoutMsDefault })
-  return { definition: webhook(types, options), endpoint: { url, headers, format, rules } }
+  return { definition: webhook(types, options), endpoint: { url, headers, publicHeaders, format, rules } }
 }
 
 /** What a change makes of a subscriber. What it does not name stays as it is. */
 export function changeOf(
   now: Subscriber,
-  { is_active: isActive, event_types: types, ...change }: Change,
+  { is_active: isActive, event_types: types, name, ...change }: Change,
 ): Partial<Defined> & { status?: 'active' | 'paused' } {
+  if (name !== undefined && name !== now.name)
+    throw refused('name', `${now.name}, which cannot be changed`, name)
   const status = statusChange(now, isActive)
   if (types === undefined && Object.keys(change).length === 0) return status
   if (now.via === 'handler') {
@@ -60,17 +63,13 @@ export function changeOf(
     checkPlain(change)
     return { ...status, definition: defineSubscription('pull', types ?? now.types, options) }
   }
-  const { url, headers, format, outcomes } = change
+  const { url, headers = {}, public_headers: publicHeaders, format, outcomes } = change
   const { endpoint } = now
   return {
     ...status,
     definition: webhook(types ?? now.types, options),
     endpoint: {
-      ...{
-        url: url ?? endpoint.url,
-        headers: headers ?? endpoint.headers,
-        format: format ?? endpoint.format,
-      },
+      ...{ headers, publicHeaders, url: url ?? endpoint.url, format: format ?? endpoint.format },
       rules: outcomes ?? endpoint.rules,
     },
   }
@@ -91,14 +90,29 @@ function isActiveNow({ status }: Subscriber): boolean {
 
 /** What of a request may stand in the admin log: receivers are let in by headers and by what follows the path. */
 export function recordable<
-  Body extends { url?: string | undefined; headers?: Record<string, string> | undefined },
+  Body extends {
+    url?: string | undefined
+    headers?: Record<string, string | null> | undefined
+    public_headers?: string[] | undefined
+  },
 >(body: Body): object {
-  const { url, headers } = body
+  const { url, headers, public_headers: shown = [] } = body
+  const isShown = (name: string) => shown.some((one) => one.toLowerCase() === name.toLowerCase())
   return {
     ...body,
     ...(url !== undefined && { url: url.replace(/([?#]).+$/s, '$1…') }),
-    ...(headers !== undefined && { headers: hideSecrets(headers) }),
+    ...(headers !== undefined && {
+      headers: mapHeaders(headers, (value, name) => (value === null || isShown(name) ? value : hiddenValue)),
+    }),
   }
+}
+
+/** Without a prototype in between: a header may be called __proto__. */
+function mapHeaders<Value>(
+  headers: Readonly<Record<string, string | null>>,
+  read: (value: string | null, name: string) => Value,
+): Record<string, Value> {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, read(value, name)]))
 }
 
 /** As it is told, with its version. */
@@ -111,9 +125,8 @@ export function describe(
     ...{ id, name, via, event_types: types, tags: tags?.join(',') ?? null },
     ...{ filter: subscriber.filter, ordering_key: subscriber.orderingKey },
     ...{ status, is_active: isActiveNow(subscriber), on_exhausted: onExhausted },
-    retry_backoff_seconds: retry.kind === 'schedule' ? retry.delaysMs.map((ms) => ms / 1000) : null,
-    retry_delay_seconds: retry.kind === 'fixed' ? retry.delayMs / 1000 : null,
-    ...{ max_retries: retry.failuresMax, lease_seconds: leaseMs / 1000 },
+    ...shownRetry(retry),
+    lease_seconds: leaseMs / 1000,
     max_concurrency: subscriber.maxConcurrency,
     rate_per_second: subscriber.ratePerSecond,
     key_concurrency: subscriber.keyConcurrency,
@@ -128,7 +141,9 @@ function endpointFields({ endpoint, status, ramp, timeoutMs }: Subscriber): obje
   if (endpoint === null) return {}
   const { url, headers, format, rules, unreachable, suspendedAt, probeAt, lastError, lastErrorAt } = endpoint
   return {
-    ...{ url, headers, format, timeout_ms: timeoutMs, outcomes: rules },
+    ...{ url, headers: mapHeaders(headers, (value) => value ?? hiddenValue) },
+    public_headers: Object.keys(headers).filter((name) => headers[name] !== null),
+    ...{ format, timeout_ms: timeoutMs, outcomes: rules },
     endpoint: {
       state: status === 'suspended' ? 'suspended' : ramp === null ? 'open' : 'recovering',
       ...{ unreachable_in_a_row: unreachable, suspended_at: suspendedAt, next_probe_at: probeAt },
@@ -139,11 +154,13 @@ function endpointFields({ endpoint, status, ramp, timeoutMs }: Subscriber): obje
 
 /** A lease outlasts two attempts, so that none is taken back from whoever still waits for an answer. */
 function webhook(types: readonly string[], options: SubscriptionOptions): SubscriptionDefinition {
+  if (types.length === 0)
+    throw refused('event_types', 'at least one: it would never be sent anything', 'none')
   const leaseMs = Math.max(options.leaseMs ?? 30_000, 2 * (options.timeoutMs as number))
   return defineSubscription('webhook', types, { ...options, leaseMs })
 }
 
-const webhookOnly = ['url', 'headers', 'format', 'timeout_ms', 'outcomes'] as const
+const webhookOnly = ['url', 'headers', 'public_headers', 'format', 'timeout_ms', 'outcomes'] as const
 
 function checkPlain(change: Change): void {
   const given = webhookOnly.find((field) => change[field] !== undefined)
@@ -170,7 +187,7 @@ function optionsOf(name: string, change: Options): SubscriptionOptions {
   }
 }
 
-function retryOf(change: Change): SubscriptionOptions['retry'] {
+function retryOf(change: Options): SubscriptionOptions['retry'] {
   const { retry_backoff_seconds: schedule, retry_delay_seconds: delay, max_retries: failuresMax } = change
   if (schedule != null) {
     if (failuresMax !== undefined && failuresMax !== schedule.length + 1) {
@@ -179,12 +196,12 @@ function retryOf(change: Change): SubscriptionOptions['retry'] {
     }
     return scheduleRetry(schedule.map((seconds) => Math.round(seconds * 1000)))
   }
-  if (delay === undefined && failuresMax === undefined) return undefined
+  if (delay == null && failuresMax === undefined) return undefined
   return { kind: 'fixed', delayMs: Math.round((delay ?? 300) * 1000), failuresMax: failuresMax ?? 3 }
 }
 
 /** What a change does not name stays as it is, whatever kind of retries that is. */
-function changedOptions(now: Subscription, change: Change): SubscriptionOptions {
+function changedOptions(now: Subscription, change: Options): SubscriptionOptions {
   const {
     retry_backoff_seconds: schedule,
     retry_delay_seconds: delay,
@@ -203,9 +220,28 @@ function changedOptions(now: Subscription, change: Change): SubscriptionOptions 
     ...{ max_concurrency: now.maxConcurrency, rate_per_second: now.ratePerSecond },
     key_concurrency: now.keyConcurrency,
   }
-  const isKept = schedule === undefined && delay === undefined && failuresMax === undefined
+  const shown: Options = shownRetry(now.retry)
+  const isKept =
+    isUnchanged(schedule, shown.retry_backoff_seconds) &&
+    isUnchanged(delay, shown.retry_delay_seconds) &&
+    isUnchanged(failuresMax, shown.max_retries)
   const retry = isKept ? now.retry : retryOf({ ...keptRetry(now, change), ...change })
   return { ...optionsOf(now.name, { ...kept, ...rest }), ...(retry !== undefined && { retry }) }
+}
+
+function shownRetry(
+  retry: RetryPolicy,
+): Required<Pick<Options, 'retry_backoff_seconds' | 'retry_delay_seconds' | 'max_retries'>> {
+  return {
+    retry_backoff_seconds: retry.kind === 'schedule' ? retry.delaysMs.map((ms) => ms / 1000) : null,
+    retry_delay_seconds: retry.kind === 'fixed' ? retry.delayMs / 1000 : null,
+    max_retries: retry.failuresMax,
+  }
+}
+
+/** Left out, or written back as it was read. */
+function isUnchanged(given: unknown, shown: unknown): boolean {
+  return given === undefined || JSON.stringify(given) === JSON.stringify(shown)
 }
 
 /** A schedule takes the place of a delay and of the failures allowed, and a delay that of a schedule. */
@@ -214,7 +250,7 @@ function keptRetry(
   { retry_backoff_seconds: given, retry_delay_seconds: delay }: Change,
 ): Change {
   if (given != null) return {}
-  if (retry.kind === 'schedule' && given === undefined && delay === undefined) {
+  if (retry.kind === 'schedule' && given === undefined && delay == null) {
     return { retry_backoff_seconds: retry.delaysMs.map((ms) => ms / 1000) }
   }
   return {

@@ -1,3 +1,4 @@
+import type { LeaseAttributeName } from '../cloudevents/attributes.ts'
 import type { LeasedDelivery } from '../domain/delivery.ts'
 import type { NewEvent } from '../domain/event.ts'
 import { formatLeaseToken } from '../domain/lease-token.ts'
@@ -70,7 +71,10 @@ export function leasedText(
 }
 
 /** The same for a CloudEvent, whose attributes are lower case letters and digits. */
-export function leaseAttributes({ run, attempt, failures }: LeasedDelivery, subscription: string) {
+export function leaseAttributes(
+  { run, attempt, failures }: LeasedDelivery,
+  subscription: string,
+): Record<LeaseAttributeName, string | number> {
   return {
     leasetoken: formatLeaseToken({ ...run, runId: run.id, lane: run.laneKey !== null }),
     leaseexpires: run.leasedUntil.toISOString(),

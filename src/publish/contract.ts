@@ -1,5 +1,7 @@
-import type { NewEvent } from '../domain/event.ts'
-import type { CallerTransaction } from '../domain/transaction.ts'
+import { eventFieldNames, type NewEvent } from '../domain/event.ts'
+import { checkOptions, type NamesOf } from '../domain/known-names.ts'
+import { type CallerTransaction, checkTransaction } from '../domain/transaction.ts'
+import { PosthornError } from '../errors.ts'
 import type { Published } from '../operations/publish.ts'
 
 export interface PublishOptions {
@@ -8,6 +10,28 @@ export interface PublishOptions {
   /** With `tx`: `false` leaves it to polling to find the events, instead of notifying at commit. Default `true`. */
   readonly notify?: boolean
 }
+
+const publishOptions: NamesOf<PublishOptions> = { tx: true, notify: true }
+
+export function checkPublishOptions(options: PublishOptions): void {
+  if (typeof (options as { query?: unknown } | null)?.query === 'function') {
+    throw new PosthornError('BAD_OPTION', {
+      option: 'tx',
+      expected: 'given as publish(event, { tx })',
+      value: 'a transaction in place of the options',
+    })
+  }
+  checkOptions(options, publishOptions, 'publish', { meant: meantForEvent })
+  const { tx, notify = true } = options
+  if (tx !== undefined) checkTransaction(tx)
+  if (typeof notify !== 'boolean') {
+    throw new PosthornError('BAD_OPTION', { option: 'notify', expected: 'true or false', value: notify })
+  }
+}
+
+const meantForEvent = Object.fromEntries(
+  eventFieldNames.map((field) => [field, `the field ${field} of the event`]),
+)
 
 /** What a publisher gets back. */
 export interface PublishedEvent {

@@ -1,6 +1,7 @@
 import type { Database } from '../db/database.ts'
 import type { Catalogue } from '../domain/catalogue.ts'
 import { type EventInput, type NewEvent, parseEvent } from '../domain/event.ts'
+import { checkEventList } from '../domain/event-list.ts'
 import type { CallerTransaction } from '../domain/transaction.ts'
 import { PosthornError } from '../errors.ts'
 import {
@@ -13,7 +14,13 @@ import {
 } from '../operations/publish.ts'
 import { orNothing } from '../operations/savepoint.ts'
 import { portionsOf } from '../portions.ts'
-import type { Durability, PublishedEvent, PublisherMemory, PublishOptions } from './contract.ts'
+import {
+  checkPublishOptions,
+  type Durability,
+  type PublishedEvent,
+  type PublisherMemory,
+  type PublishOptions,
+} from './contract.ts'
 import { GroupCommit, impatient, isKeyed, statementLimits } from './group-commit.ts'
 import { Notifier } from './notifier.ts'
 import { refusalError } from './refusal.ts'
@@ -30,7 +37,7 @@ export interface PublisherOptions {
   readonly channel: string
   readonly memory: PublisherMemory
   /** Who would begin this many deliveries at once. */
-  readonly idle: (events: number) => Promise<IdleRunner | undefined>
+  readonly idle: (events: number) => Promise<WaitingRunner | undefined>
   readonly published: (answer: PublishAnswer, events: readonly NewEvent[], askedAt: number) => Promise<void>
   /** A queue did not take an event. */
   readonly refused: (refusal: Refusal) => void
@@ -39,6 +46,11 @@ export interface PublisherOptions {
   /** How long a call took, from its beginning until its events were committed and told. */
   readonly took: (ms: number) => void
   readonly trouble: (error: unknown, doing: string) => void
+}
+
+export interface WaitingRunner extends IdleRunner {
+  /** What was leased to it is in its hands, or the answer will not come. */
+  readonly arrived: () => void
 }
 
 const callLimits = statementLimits(5_000)
@@ -61,6 +73,7 @@ export class Publisher {
   }
 
   async publish(input: EventInput, options: PublishOptions = {}): Promise<PublishedEvent> {
+    checkPublishOptions(options)
     const [event] = (await this.#parseAll([input])) as [NewEvent]
     if (options.tx !== undefined)
       return this.#publishIn(options.tx, [event], options).then(([one]) => one as PublishedEvent)
@@ -118,6 +131,8 @@ export class Publisher {
 
   /** All or nothing, in the order given. */
   async publishMany(inputs: readonly EventInput[], options: PublishOptions = {}): Promise<PublishedEvent[]> {
+    checkPublishOptions(options)
+    checkEventList(inputs)
     const events = await this.#parseAll(inputs)
     if (events.length === 0) return []
     if (options.tx !== undefined) return this.#publishIn(options.tx, events, options)
@@ -215,8 +230,19 @@ export class Publisher {
     events: readonly NewEvent[],
     { from = 'elsewhere', refuse = 'each' }: { from?: Origin; refuse?: 'each' | 'together' } = {},
   ): Promise<readonly Published[]> {
-    const { db, idle, published, trouble, memory } = this.#options
-    const runner = await idle(events.length)
+    const runner = await this.#options.idle(events.length)
+    try {
+      return await this.#store(events, { from, refuse, ...(runner && { runner }) })
+    } finally {
+      runner?.arrived()
+    }
+  }
+
+  async #store(
+    events: readonly NewEvent[],
+    { from, refuse, runner }: { from: Origin; refuse: 'each' | 'together'; runner?: IdleRunner },
+  ): Promise<readonly Published[]> {
+    const { db, published, trouble, memory } = this.#options
     const askedAt = performance.now()
     const wake = this.#notifier.wake()
     const connection = isKeyed(events) ? impatient(db) : db

@@ -1,19 +1,24 @@
 import type { Database } from '../db/database.ts'
 import type { Directory } from '../directory.ts'
+import { checkEventId } from '../domain/id.ts'
+import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import { type PolledLease, PolledLeases } from '../domain/polled-leases.ts'
 import { describeError } from '../domain/settlement.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
 import { integer } from '../domain/subscription.ts'
-import { toReason } from '../domain/text.ts'
+import { checkTagFilter } from '../domain/tags.ts'
+import { toDetail, toReason } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
-import { newToken } from '../lease-source.ts'
 import type { Burial } from '../observe/hub-events.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { observePickup } from '../observe/pickup.ts'
 import type { Admitter } from '../operations/admit.ts'
+import { newToken } from '../operations/lease-tokens.ts'
 import { completionOf, poll } from '../operations/poll.ts'
 import { type SettleRequest, settle } from '../operations/settle.ts'
 import { type LateAnswer, settleLate } from '../operations/settle-late.ts'
+import { portionsOf } from '../portions.ts'
+import type { RecentSettlements } from './recent-settlements.ts'
 
 export interface PollingParts {
   readonly db: Database
@@ -22,6 +27,9 @@ export interface PollingParts {
   readonly worker: () => Promise<number>
   readonly buried: (burial: Burial) => void
   readonly metrics: Metrics
+  readonly recent: RecentSettlements
+  /** A lease failed, perhaps after its commit. */
+  readonly lost: (worker: number, token: number) => void
 }
 
 export interface PollOptions {
@@ -32,6 +40,11 @@ export interface PollOptions {
   /** 1,000 to 43,200,000. Default: the subscription's. */
   readonly leaseMs?: number
 }
+
+/** Leases that one statement hands back at a stop. */
+const handBackMax = 1_000
+
+const pollNames: NamesOf<PollOptions> = { subscription: true, tags: true, leaseMs: true }
 
 export interface FinalizeOptions {
   /** Through which subscription it was polled; needed only where it is held through several. */
@@ -48,6 +61,7 @@ interface Polled extends PolledLease {
 interface Ending {
   readonly settlement: 'completed' | 'buried'
   readonly reason: string | null
+  readonly cause?: 'finalized'
 }
 
 /** Seed 001's way to consume: poll one event, and end it by its id. */
@@ -55,13 +69,37 @@ export class Polling {
   readonly #parts: PollingParts
   /** What `poll` has leased in this hub and `finalize` will settle. */
   readonly #polled = new PolledLeases<Polled>()
+  readonly #underWay = new Set<Promise<unknown>>()
+  #stopped = false
 
   constructor(parts: PollingParts) {
     this.#parts = parts
   }
 
-  /** Leases the oldest event that waits, or undefined. This hub remembers the lease for `finalize`. */
-  async poll(options: PollOptions = {}): Promise<StoredEvent | undefined> {
+  /** Leases the oldest event that waits, or null. This hub remembers the lease for `finalize`. */
+  async poll(options?: PollOptions): Promise<StoredEvent | null> {
+    if (this.#stopped) throw new PosthornError('STOPPED')
+    const event = await this.#untilOver(this.#poll(options))
+    // A stop that came meanwhile has handed it back.
+    return this.#stopped ? null : event
+  }
+
+  /** Lets the calls under way end, then hands back, uncounted, what was polled and not finalized. */
+  async stop(): Promise<void> {
+    this.#stopped = true
+    await Promise.allSettled(this.#underWay)
+    const held = this.#polled.held
+    for (const portion of portionsOf(held, { itemsMax: handBackMax })) {
+      await settle(
+        this.#parts.db,
+        portion.map(({ request }) => ({ ...request, settlement: 'released' })),
+      )
+    }
+  }
+
+  async #poll(options: PollOptions = {}): Promise<StoredEvent | null> {
+    checkOptions(options, pollNames, 'poll')
+    if (options.tags !== undefined) checkTagFilter(options.tags)
     const asked =
       options.leaseMs === undefined ? undefined : integer('leaseMs', options.leaseMs, 1_000, 43_200_000)
     const subscription = await this.#parts.directory.current(options.subscription ?? 'work')
@@ -71,11 +109,12 @@ export class Polling {
       tags: options.tags ?? null,
       token: newToken(),
       worker: await this.#parts.worker(),
+      lost: this.#parts.lost,
       ...({ eventsMax: 1, runsMax: 1, begins: 'granted', suspects: true } as const),
     }
     const [run] = await poll(this.#parts.db, this.#parts.admitter, request)
     const delivery = run?.deliveries[0]
-    if (run === undefined || delivery === undefined) return undefined
+    if (run === undefined || delivery === undefined) return null
     observePickup(this.#parts.metrics, run, request.leaseMs)
     const { event } = delivery
     this.#polled.remember({
@@ -91,15 +130,26 @@ export class Polling {
 
   /**
    * Ends what `poll` leased: completed, or with errors for good, as a dead letter. Doing it twice is doing it
-   * once. Throws LEASE_LOST when the lease went to another, was buried, or ended otherwise; AMBIGUOUS_LEASE when
+   * once, and what this hub has not polled is left alone. Throws LEASE_LOST when the lease went to another, was buried, or ended otherwise; AMBIGUOUS_LEASE when
    * the event is held through several subscriptions and none is named.
    */
-  async finalize(
+  finalize(eventId: number, errors?: readonly unknown[], options?: FinalizeOptions): Promise<void> {
+    return this.#untilOver(this.#finalize(eventId, errors, options))
+  }
+
+  async #finalize(
     eventId: number,
     errors: readonly unknown[] = [],
-    { subscription }: FinalizeOptions = {},
+    options: FinalizeOptions = {},
   ): Promise<void> {
-    const polled = this.#polled.find(eventId, subscription)
+    checkOptions(options, { subscription: true }, 'finalize')
+    checkEventId(eventId)
+    if (!Array.isArray(errors)) {
+      const expected = 'a list of errors, empty if there was none'
+      throw new PosthornError('BAD_OPTION', { option: 'errors', expected, value: toDetail(errors) })
+    }
+    const polled = this.#polled.find(eventId, options.subscription)
+    if (polled === undefined) return
     const ending = endingOf(errors)
     if (polled.ended === ending.settlement) return
     const answer = polled.ended ?? (await this.#settlePolled(polled, ending))
@@ -109,10 +159,11 @@ export class Polling {
   }
 
   async #settlePolled(polled: Polled, ending: Ending): Promise<LateAnswer> {
-    const { db, buried } = this.#parts
+    const { db, buried, recent } = this.#parts
     const { subscriptionNo, ...burial } = polled
     const request = { ...polled.request, ...ending }
     const [rejected] = await settle(db, [request])
+    if (rejected === undefined) recent.remember([request])
     const answer =
       rejected === undefined ? 'settled' : await settleLate(db, { subscription: subscriptionNo, request })
     // A call beside this one may have been told first.
@@ -121,6 +172,16 @@ export class Polling {
     if (polled.ended !== 'lost') this.#count(polled)
     if (polled.ended === 'buried') buried({ ...burial, reason: ending.reason ?? '' })
     return answer
+  }
+
+  /** A stop waits for what is under way. */
+  async #untilOver<Answer>(call: Promise<Answer>): Promise<Answer> {
+    this.#underWay.add(call)
+    try {
+      return await call
+    } finally {
+      this.#underWay.delete(call)
+    }
   }
 
   #count({ subscription: name, ended }: Polled): void {
@@ -132,5 +193,5 @@ export class Polling {
 function endingOf(errors: readonly unknown[]): Ending {
   if (errors.length === 0) return { settlement: 'completed', reason: null }
   const reason = toReason(`finalized with errors: ${errors.map(describeError).join('; ')}`)
-  return { settlement: 'buried', reason }
+  return { settlement: 'buried', reason, cause: 'finalized' }
 }

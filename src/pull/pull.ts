@@ -2,23 +2,30 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Directory } from '../directory.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
 import { formatLeaseToken } from '../domain/lease-token.ts'
-import type { Subscription } from '../domain/subscription.ts'
+import { isLimited, type Subscription } from '../domain/subscription.ts'
 import { PosthornError } from '../errors.ts'
-import { newToken } from '../lease-source.ts'
 import { type FoundLease, findLeases, type LeaseClaim } from '../operations/find-leases.ts'
 import { heartbeat } from '../operations/heartbeat.ts'
-import { isLimited, poll } from '../operations/poll.ts'
+import { newToken } from '../operations/lease-tokens.ts'
+import { poll } from '../operations/poll.ts'
 import { release } from '../operations/release.ts'
-import { readStandings, type Standing, type StandingDelivery } from '../operations/standings.ts'
+import { readStandings } from '../operations/standings.ts'
 import { type Started, start } from '../operations/start.ts'
+import { describeLost, type LostLease } from './describe-lost.ts'
+import type { RecentSettlements } from './recent-settlements.ts'
 import { type PullSettled, PullSettler, type Reply, type Report } from './settler.ts'
 import { type Arrival, WaitingRoom, type WaitingRoomOptions } from './waiting-room.ts'
 import { WorkerNames } from './worker-names.ts'
+
+export type { LostLease }
 
 export interface PullParts extends WaitingRoomOptions {
   readonly directory: Directory
   readonly leased: (run: LeasedRun, leaseMs: number) => void
   readonly settled: (settled: PullSettled) => void
+  /** A lease failed, perhaps after its commit. */
+  readonly lost: (worker: number, token: number) => void
+  readonly recent: RecentSettlements
 }
 
 export interface PullRequest {
@@ -57,12 +64,6 @@ export interface Renewed {
   readonly cancelled: readonly number[]
   /** Its queue is paused: what has not begun is to be handed back. */
   readonly isHeld: boolean
-}
-
-export interface LostLease {
-  readonly eventId: number
-  /** Null: whichever it may have been. */
-  readonly subscription: number | null
 }
 
 /** What one answer holds at most, by the sizes seen lately. */
@@ -118,6 +119,10 @@ export class Pull {
   /** Something may have happened elsewhere. */
   look(): void {
     this.#room.look()
+  }
+
+  forgetWorkers(): void {
+    this.#workers.forget()
   }
 
   /** Says of all workers heard of lately that they live; those who wait do. */
@@ -236,13 +241,14 @@ export class Pull {
   }
 
   async #leaseOnce(subscription: Subscription, request: PullRequest): Promise<readonly LeasedRun[]> {
-    const { db, admitter, leased, trouble } = this.#parts
+    const { db, admitter, leased, trouble, lost } = this.#parts
     const { tags, limit, begins, suspects, signal, workerId } = request
     const leaseMs = request.leaseMs ?? subscription.leaseMs
     if (signal.aborted) return []
     const worker = await this.#workers.numberOf(workerId)
+    const terms = { subscription, tags, begins, leaseMs, worker, lost }
     const take = (bounds: { eventsMax: number; runsMax: number; suspects: boolean }) =>
-      poll(db, admitter, { subscription, tags, begins, leaseMs, worker, token: newToken(), ...bounds })
+      poll(db, admitter, { ...terms, token: newToken(), ...bounds })
     const perRun = this.#deliveriesPerRun.get(subscription.no) ?? 1
     const eventsMax = Math.min(limit, Math.ceil(answerCharsMax / (this.#chars.get(subscription.no) ?? 1)))
     const runsMax = Math.min(eventsMax, Math.ceil(eventsMax / perRun) + 1)
@@ -277,19 +283,6 @@ export class Pull {
 
 function countDeliveries(runs: readonly LeasedRun[]): number {
   return runs.reduce((sum, run) => sum + run.deliveries.length, 0)
-}
-
-function describeLost({ eventId, subscription }: LostLease, standing: Standing | undefined): PosthornError {
-  if (standing === undefined) return new PosthornError('NOT_FOUND', { what: 'event', id: eventId })
-  const { status: eventStatus, deliveries } = standing
-  const meant = deliveries.filter((one) => subscription === null || one.subscription === subscription)
-  const state = meant.map(describeDelivery).join(', ') || eventStatus
-  return new PosthornError('LEASE_LOST', { eventId, state, eventStatus })
-}
-
-function describeDelivery({ state, worker, name }: StandingDelivery): string {
-  const holder = state === 'leased' && worker !== null ? ` by ${worker}` : ''
-  return `${state}${holder} in ${name}`
 }
 
 function isAway(error: unknown): boolean {

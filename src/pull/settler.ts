@@ -13,6 +13,7 @@ import {
   type SettlementRecord,
 } from '../operations/settlement-record.ts'
 import type { Pull } from './pull.ts'
+import type { RecentSettlements } from './recent-settlements.ts'
 import type { WaitingRoom } from './waiting-room.ts'
 import type { WorkerNames } from './worker-names.ts'
 
@@ -49,6 +50,7 @@ export interface PullSettlerParts {
   readonly pull: Pull
   readonly room: WaitingRoom
   readonly workers: WorkerNames
+  readonly recent: RecentSettlements
   readonly settled: (settled: PullSettled) => void
 }
 
@@ -113,6 +115,7 @@ export class PullSettler {
       toRequest(item, settlements[place] as Item['settlement'] & object),
     )
     const rejected = new Set(await settle(db, requests))
+    this.#parts.recent.remember(requests.filter((_, place) => !rejected.has(place + 1)))
     let freed = false
     for (const [place, item] of items.entries()) {
       if (rejected.has(place + 1)) continue

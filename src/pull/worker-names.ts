@@ -26,6 +26,11 @@ export class WorkerNames {
     return number
   }
 
+  /** The server may be another one, which never heard of some. */
+  forget(): void {
+    this.#numbers.clear()
+  }
+
   hear(name: string): void {
     if (this.#heard.size < namesMax) this.#heard.add(name)
   }

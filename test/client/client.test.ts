@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { PosthornClient, PosthornHttpError } from '../../src/client/index.ts'
 import { waitAfter } from '../../src/client/transport.ts'
 import { defineEvents, event } from '../../src/domain/catalogue.ts'
+import type { EventInput } from '../../src/domain/event.ts'
 import { PosthornError } from '../../src/errors.ts'
 import { createSignal } from '../support/signal.ts'
 import { eventText, leasedText } from './fake-hub.ts'
@@ -35,6 +36,28 @@ test('an event goes out with a key of its own, and comes back as it was', async 
   })
   expect(published).toMatchObject({ payloadText: odd.trim(), maxRetries: 3, retryCount: 0, replayed: false })
   expect(published.createdAt).toEqual(new Date('2026-01-02T03:04:05.678Z'))
+})
+
+test('a time or number that is none is refused before anything is sent, not left out', async () => {
+  const server = await serve(() => ({ status: 201, body: eventText({ id: 1, payload: '1' }) }))
+  const client = new PosthornClient({ url: server.url })
+  const never = new Date(Number.NaN)
+  for (const [field, value] of [
+    ['runAt', never],
+    ['expiresAt', never],
+    ['timestamp', never],
+    ['maxRetries', Number.NaN],
+    ['title', () => 'a title'],
+  ] as const) {
+    const bad = { type: 'x', payload: 1, [field]: value } as EventInput
+    const refusal = { code: 'BAD_EVENT', details: { field } }
+    await expect(client.publish(bad)).rejects.toMatchObject(refusal)
+    await expect(client.publishMany([bad])).rejects.toMatchObject(refusal)
+  }
+  const refusal = { code: 'BAD_OPTION', details: { option: 'createdTo' } }
+  await expect(client.cancelMany({ type: 'x', createdTo: never })).rejects.toMatchObject(refusal)
+  await expect(client.listEvents({ createdTo: never })).rejects.toMatchObject(refusal)
+  expect(server.requests).toEqual([])
 })
 
 test('a key that no header can carry goes in the body', async () => {
@@ -269,7 +292,7 @@ test('a signal ends a call, and the wait before the next try', async () => {
   await reached.given
   poll.abort(new Error('enough'))
   await expect(polling).rejects.toThrow('enough')
-  await expect(client.workers({ signal: AbortSignal.timeout(50) })).rejects.toMatchObject({
+  await expect(client.workers({ signal: AbortSignal.timeout(2_000) })).rejects.toMatchObject({
     name: 'TimeoutError',
   })
   expect(server.requests).toHaveLength(2)

@@ -8,7 +8,7 @@ import {
 } from '../../src/client/index.ts'
 import { createSignal, eventually } from '../support/signal.ts'
 import { calls, type FakeEvent, FakeHub, leasedText, outcomesOf } from './fake-hub.ts'
-import { type FakeServer, useFakeServers } from './fake-server.ts'
+import { type FakeAnswer, type FakeServer, useFakeServers } from './fake-server.ts'
 
 const serve = useFakeServers()
 
@@ -294,6 +294,27 @@ test('an event whose last worker vanished is marked as begun before it begins', 
   expect(hub.settled).toMatchObject([{ outcome: 'complete' }])
 })
 
+test('the next suspect begins when the one in hand is settled, not when a long poll ends', async () => {
+  const { hub, worker } = await setUp(() => undefined)
+  let given = 0
+  hub.before = ({ path, query, gone }) => {
+    if (!path.endsWith('/subscribe')) return undefined
+    // A long poll that finds nothing but suspects lasts until the worker hangs up.
+    if (query.get('suspects') === 'false') return emptyAfter(gone)
+    if (given < 3) hub.publish({ id: ++given, payload: '1', suspect: true })
+    return undefined
+  }
+  await worker.start()
+  await eventually('all suspects are settled', () => hub.settled.length === 3)
+  await worker.stop()
+  expect(hub.settled.map(({ event_id }) => event_id)).toEqual([1, 2, 3])
+})
+
+async function emptyAfter(gone: Promise<unknown>): Promise<FakeAnswer> {
+  await gone
+  return { status: 204 }
+}
+
 test('a server that was away for a while gets all settlements, each at least once', async () => {
   const { hub, server, worker } = await setUp(() => undefined)
   let refusals = 0
@@ -477,7 +498,7 @@ test('a worker is known by its host and process unless told otherwise', () => {
   expect(client.worker({ tags: 'a' }, () => undefined).workerId).toMatch(new RegExp(`^.+:${process.pid}$`))
 })
 
-test('options that make no sense are refused with the value', () => {
+test('options that make no sense are refused with the value', async () => {
   const client = new PosthornClient({ url: 'http://localhost' })
   const make = (options: object, handler: unknown = () => undefined) =>
     client.worker(options as WorkerOptions, handler as WorkerHandler)
@@ -487,12 +508,16 @@ test('options that make no sense are refused with the value', () => {
   expect(() => make({ tags }, {})).toThrow('Expected handler to be a function, or functions by type')
   expect(() => make({ tags }, { t: 1 })).toThrow('Expected handler of t to be a function, got 1.')
   expect(() => make({})).toThrow('Expected tags to be given, unless there is a subscription')
-  expect(() => make({ tag: 'a' })).toThrow('Expected tag to be one of workerId, tags')
+  expect(() => make({ tag: 'a' })).toThrow(
+    'Expected tag to be left out: a worker has no such option (did you mean tags?)',
+  )
   for (const wrong of ['', [], ['a', 1], 7])
     expect(() => make({ tags: wrong })).toThrow('Expected tags to be')
   expect(() => make({ subscription: '' })).toThrow('Expected subscription to be')
   expect(() => make({ tags, prefetch: 'no' })).toThrow('Expected prefetch to be true or false')
-  expect(() => make({ tags }).stop({ graceMs: Number.POSITIVE_INFINITY })).toThrow('Expected graceMs to be')
+  await expect(make({ tags }).stop({ graceMs: Number.POSITIVE_INFINITY })).rejects.toThrow(
+    'Expected graceMs to be',
+  )
 })
 
 interface Stage {

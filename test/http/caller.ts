@@ -54,6 +54,11 @@ export class Caller {
     if (!this.#socket.destroyed) this.#socket.write(text, 'latin1')
   }
 
+  /** Says that nothing more will be sent; what comes can still be read. */
+  endWriting(): void {
+    this.#socket.end()
+  }
+
   hangUp(): void {
     this.#socket.destroy()
   }

@@ -94,7 +94,8 @@ describe('attributes', () => {
   })
 
   test('of Posthorn win over those of the same name that came in', () => {
-    const event = store(readObject({ posthornid: '1', leasetoken: 'old', other: 'x' }))
+    const read = readObject({ posthornid: '1', other: 'x' })
+    const event = store({ ...read, attributes: { ...read.attributes, leasetoken: 'old' } })
     expect(JSON.parse(toStructured(event, { leasetoken: 'new', id: 'no', 'Bad-Name': 1 }))).toMatchObject({
       ...required,
       posthornid: '812',

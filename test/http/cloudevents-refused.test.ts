@@ -52,6 +52,9 @@ describe('what is wrong is named', () => {
   const long = 'x'.repeat(4097)
   const many = Object.fromEntries(Array.from({ length: 47 }, (_, n) => [`x${n}`, n]))
   test.each<[string, object, string, unknown]>([
+    ...['leasetoken', 'leaseexpires', 'attempt', 'retrycount', 'subscription'].map(
+      (name): [string, object, string, unknown] => [`${name}, which a lease has`, { [name]: 'x' }, name, 'x'],
+    ),
     ['another version', { specversion: '0.3' }, 'specversion', '0.3'],
     ['no version', { specversion: null }, 'specversion', 'nothing'],
     ['no id', { id: undefined }, 'id', 'nothing'],

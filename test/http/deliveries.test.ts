@@ -79,8 +79,8 @@ describe('a delivery', () => {
       [JSON.stringify(request), JSON.stringify(response), JSON.stringify({ dns_ms: 1, total_ms: 7 })],
     )
     await db.query(
-      `insert into ${db.schema}.lane_numbers (event_id, subscription, ordering_key, epoch, sequence, numbered_at)
-      select a.event_id, a.subscription, 'k', 1, 5, now() from ${db.schema}.audit a`,
+      `insert into ${db.schema}.lane_numbers (event_id, subscription, ordering_key, epoch, sequence, audit_id)
+      select a.event_id, a.subscription, 'k', 1, 5, 0 from ${db.schema}.audit a`,
     )
     const { id } = await api.delivery(eventId)
     const shown = await api.ask('GET', `/deliveries/${id}`)

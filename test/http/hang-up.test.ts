@@ -131,6 +131,45 @@ test('whoever has read its answer and then closes has got it', async () => {
   }
 })
 
+test('whoever hangs up in the middle of a large answer costs none of its events a failure', async () => {
+  const pulling = await open()
+  // More than the buffers of both sockets hold, so that the server is still writing.
+  const ids = await pulling.publishMany(18, { max_retries: 3, payload: 'x'.repeat(900_000) })
+  for (let client = 0; client < 3; client++) {
+    const caller = await Caller.to(pulling.server.url)
+    caller.get(`/events/subscribe?tags=a&worker_id=hasty-${client}&limit=1000&lease=600`)
+    await until(() => caller.received !== '')
+    caller.hangUp()
+    await eventually(
+      'all of them wait again',
+      async () => (await pulling.server.call('GET', '/events?status=PENDING')).json.total === 18,
+    )
+  }
+  const lease = await pulling.lease('patient')
+  expect(lease).toMatchObject({ id: ids[0], attempt: 1, retry_count: 0 })
+})
+
+test('a client that ends its side first and hangs up in the middle of a large answer costs none of its events a failure', async () => {
+  const pulling = await open()
+  // More than the buffers of both sockets hold, so that the server is still writing.
+  const ids = await pulling.publishMany(18, { max_retries: 3, payload: 'x'.repeat(900_000) })
+  const caller = await Caller.to(pulling.server.url)
+  const ended = createSignal()
+  pulling.server.server.app.server.once('request', ({ socket }) => socket.once('end', ended.give))
+  caller.get('/events/subscribe?tags=a&worker_id=hasty&limit=1000&lease=600')
+  await until(() => caller.received !== '')
+  caller.listens(false)
+  caller.endWriting()
+  await ended.given
+  caller.hangUp()
+  await eventually(
+    'all of them wait again',
+    async () => (await pulling.server.call('GET', '/events?status=PENDING')).json.total === 18,
+  )
+  const lease = await pulling.lease('patient')
+  expect(lease).toMatchObject({ id: ids[0], attempt: 1, retry_count: 0 })
+})
+
 /** The workers whose answers are sent from now on, told just before each is. */
 function listenToAnswers(tell: (url: string) => unknown = () => undefined): Set<string> {
   const workers = new Set<string>()

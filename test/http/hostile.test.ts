@@ -26,6 +26,9 @@ async function connect(pulling: Pulling, count: number): Promise<Caller[]> {
 
 const head = (line: string, ...headers: string[]) => [line, 'Host: localhost', ...headers, ''].join('\r\n')
 const publish = 'POST /events HTTP/1.1'
+/** A client that does not send its body before it is told to. */
+const expecting = (line: string, bytes: number) =>
+  `${head(line, `Content-Length: ${bytes}`, 'Content-Type: application/json', 'Expect: 100-continue')}\r\n`
 
 /** What each sends first, and then again and again; all of these must be cut. */
 const slow = {
@@ -130,6 +133,7 @@ const ambiguous: Record<string, string> = {
   'a length beyond all numbers': withBody(inside, 'Content-Length: 99999999999999999999'),
   'an encoding that is not known': withBody(chunked, 'Transfer-Encoding: xchunked'),
   'chunked, and then something else': withBody(chunked, 'Transfer-Encoding: chunked, identity'),
+  'another encoding before chunked': withBody(chunked, 'Transfer-Encoding: gzip, chunked'),
   'two encodings': withBody(chunked, 'Transfer-Encoding: chunked', 'Transfer-Encoding: identity'),
   'a space before the colon': withBody(chunked, 'Transfer-Encoding : chunked', 'Content-Length: 4'),
   'a tab before the colon': withBody(chunked, 'Content-Length\t: 4'),
@@ -175,6 +179,8 @@ test('requests that are odd and can be read in one way only are answered', async
     ['two Hosts', 'GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n', [400]],
     ['fifty at once', `${head('GET /livez HTTP/1.1')}\r\n`.repeat(50), Array.from({ length: 50 }, () => 200)],
     ['an expectation', `${inside.replace('\r\n', '\r\nExpect: 100-continue\r\n')}`, [100, 201]],
+    ['an expectation of too much', expecting(publish, 99_999_999), [413]],
+    ['an expectation at a wrong path', expecting('POST /nowhere HTTP/1.1', 2), [404]],
     ['another expectation', `${inside.replace('\r\n', '\r\nExpect: the unexpected\r\n')}`, [201]],
     ['empty lines first', `\r\n\r\n${head('GET /livez HTTP/1.1')}\r\n`, [200]],
     ['chunks with extensions', chunks(smuggled, ';a=b;c="d"'), [201]],

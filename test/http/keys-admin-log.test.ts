@@ -259,7 +259,7 @@ test('what lets us in at a receiver is not written: neither headers that can hol
   const hidden = { authorization: '[hidden]', 'X-Api-Key': '[hidden]' }
   expect((await listActions(server.db)).reverse().map(({ details }) => details)).toMatchObject([
     {
-      ...{ name: 'hooks', url: 'https://hooks.invalid/in?…', headers: { ...hidden, 'x-team': 'billing' } },
+      ...{ name: 'hooks', url: 'https://hooks.invalid/in?…', headers: { ...hidden, 'x-team': '[hidden]' } },
     },
     { url: 'https://hooks.invalid/new?…', headers: hidden },
     bare,

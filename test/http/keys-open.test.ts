@@ -127,6 +127,46 @@ test('a web page from elsewhere cannot make the browser of somebody here publish
   }
 })
 
+const proxyHeaders = [
+  ...[
+    'Forwarded',
+    'Via',
+    'X-Forwarded-For',
+    'X-Forwarded-Host',
+    'X-Forwarded-Proto',
+    'X-Forwarded',
+    'X-Real-IP',
+  ],
+  ...[
+    'CF-Connecting-IP',
+    'True-Client-IP',
+    'X-Client-IP',
+    'X-Cluster-Client-IP',
+    'Fastly-Client-IP',
+    'CDN-Loop',
+    'Forwarded-For',
+  ],
+  ...['X-Original-Forwarded-For', 'X-Envoy-External-Address', 'X-Azure-ClientIP', 'X-AppEngine-User-IP'],
+]
+
+test('a request that a proxy on this machine has handed on is refused, and told to create a key', async () => {
+  const server = await servers.open({ freshMs: 0 })
+  for (const header of proxyHeaders) {
+    // Also when the proxy says that it was somebody here: anybody can say so.
+    const headers = { host: 'localhost', [header]: '127.0.0.1' }
+    const answer = await ask(server, { method: 'POST', headers, body: event })
+    const error = expect.stringContaining('create a key first: posthorn keys create')
+    expect(answer, header).toMatchObject({
+      status: 403,
+      json: { code: 'foreign_request', header: header.toLowerCase(), value: '127.0.0.1', error },
+    })
+  }
+  expect((await server.hub.listEvents()).total).toBe(0)
+  const { text: key } = await createKey(server.db, { name: 'app', scopes: ['publish'], actor: 'test' })
+  const headers = { authorization: `Bearer ${key}`, 'x-forwarded-for': '203.0.113.7', via: '1.1 proxy' }
+  expect(await ask(server, { method: 'POST', headers, body: event })).toMatchObject({ status: 202 })
+})
+
 test('every route that needs a scope refuses a foreign Host; probes and docs do not care', async () => {
   const server = await servers.open()
   for (const { method, path, name, scope } of apiRoutes(server.hub, {

@@ -29,6 +29,20 @@ async function blocked(api: Repairing) {
   return { id, events, path: `/subscribers/${id}/lanes/k` }
 }
 
+test.each(['.', '..', '-', 'a/b'])('a lane named %s can be read and repaired', async (key) => {
+  const api = await open()
+  const id = await api.subscriber('s', { on_exhausted: 'block' })
+  const head = await api.buried('s', { ordering_key: key })
+  await api.note({ ordering_key: key })
+  const lane = `/subscribers/${id}/lanes/-`
+  const query = `?key=${encodeURIComponent(key)}`
+  expect(await api.ask('GET', lane + query)).toMatchObject({ ordering_key: key, head_event_id: head })
+  const skipped = { ordering_key: key, event_id: head, done: 'skipped' }
+  expect(await api.ask('POST', `${lane}/skip${query}`)).toEqual(skipped)
+  const refused = await api.server.call('GET', `/subscribers/${id}/lanes/k${query}`)
+  expect(refused).toMatchObject({ status: 422, json: { field: 'key', value: key } })
+})
+
 describe('the lanes of a subscriber', () => {
   test('are listed by key with what each waits for', async () => {
     const api = await open()

@@ -64,7 +64,7 @@ describe.each(claims)('by %s', (by) => {
     const lease = await pulling.lease()
     await pulling.pass(leaseMs + 5_000)
     expect(await pulling.say('heartbeat', id, claimOf(by, lease))).toMatchObject({ status: 200 })
-    await pulling.server.clock.advance(leaseMs + 10_000)
+    await pulling.server.clock.advance(5_000)
     expect(await pulling.event(id)).toMatchObject({ status: 'PROCESSING', retry_count: 0 })
   })
 

@@ -39,7 +39,8 @@ test('a thousand who wait cost three statements a second at most, and hardly any
   const looks = statements.count('peek')
   await eventually('it was looked twice', () => statements.count('peek') >= looks + 2)
   expect(statements.count('count_offers')).toBeLessThanOrEqual(3)
-  expect(statements.count('lease')).toBe(0)
+  // Of a thousand, hardly anybody asks in vain.
+  expect(statements.count('lease')).toBeLessThanOrEqual(3)
   expect(hub.pull.waiting).toBe(1000)
 })
 

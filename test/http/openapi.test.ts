@@ -237,6 +237,21 @@ test('docs/reference/api.md is what the routes say', () => {
   expect(written === docsMarkdown(document), advice).toBe(true)
 })
 
+test('the table of scopes names every route under its scope', () => {
+  const written = readFileSync(new URL('../../docs/reference/keys.md', import.meta.url), 'utf8')
+  const rows = [...written.matchAll(/^\| `?(publish|consume|read|manage|none)`? +\| (.*?) +\|$/gm)]
+  const folders = (row: string) => [...row.matchAll(/`(\/\w+)`/g)].map(([, folder]) => folder)
+  for (const [, scope = '', row = ''] of rows) {
+    const named = [...row.matchAll(/`([A-Z]+ [^`]+)`/g)].map(([, call]) => call)
+    const expected = routes
+      .filter((route) => (route.scope ?? 'none') === scope)
+      .filter(({ path }) => !folders(row).includes(path.replace(/^(\/\w+).*$/, '$1')))
+      .map(({ method, path }) => `${method} ${path}`)
+    expect(named.sort(), scope).toEqual(expected.sort())
+  }
+  expect(rows).toHaveLength(5)
+})
+
 function operations(): { method: string; path: string; operation: Operation }[] {
   return Object.entries(document.paths).flatMap(([path, byMethod]) =>
     Object.entries(byMethod).map(([method, operation]) => ({

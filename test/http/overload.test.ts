@@ -9,7 +9,6 @@ const servers = useServers('overload')
 const work = { title: 't', tags: 'a', payload: 1 }
 
 describe.each([
-  ['query_canceled', '57014'],
   ['lock_not_available', '55P03'],
   ['disk_full', '53100'],
   ['out_of_memory', '53200'],
@@ -32,11 +31,27 @@ describe.each([
     ]) {
       expect([answer.status, answer.json.code, answer.headers.get('retry-after')]).toEqual([
         503,
-        'database_unavailable',
+        code === '53100' ? 'disk_full' : 'database_unavailable',
         '1',
       ])
     }
   })
+})
+
+test('a full disk is said to be full, and makes the server unready while it can still read', async () => {
+  const server = await servers.open()
+  expect((await server.call('GET', '/readyz')).status).toBe(200)
+  await failAt(server, 'events', '53100')
+  const { status, json } = await server.call('POST', '/events', work)
+  expect([status, json.code, json.detail]).toEqual([503, 'disk_full', expect.stringContaining('disk')])
+  // Whether it is ready is asked once a second, and a full disk is believed for ten.
+  await eventually('it is not ready', async () => {
+    await server.call('POST', '/events', work)
+    const ready = await server.call('GET', '/readyz')
+    return ready.status === 503 && ready.json.status === 'disk_full'
+  })
+  expect((await server.call('GET', '/events')).status).toBe(200)
+  expect((await server.call('GET', '/livez')).status).toBe(200)
 })
 
 describe('a batch of publishes', () => {
@@ -81,7 +96,7 @@ describe('a batch of publishes', () => {
   })
 })
 
-test('a statement that takes too long is 503, also for those who read', async () => {
+test('a statement that takes too long is not taken for a database that is away, also by those who read', async () => {
   const server = await servers.open({ hub: { statementTimeoutMs: 300 } })
   const { json } = await server.call('POST', '/events', work)
   const unlock = await lockEvents(server)
@@ -92,8 +107,13 @@ test('a statement that takes too long is 503, also for those who read', async ()
       server.call('GET', `/events/${json.id}`),
       server.call('GET', '/events/subscribe?tags=a&worker_id=w'),
     ])
-    for (const { status, headers } of answers)
-      expect([status, headers.get('retry-after')]).toEqual([503, '1'])
+    for (const { status, headers, json } of answers) {
+      expect([status, json.code, headers.get('retry-after')]).toEqual([503, 'statement_timeout', '10'])
+      expect(json.detail).not.toMatch(/reached|away|connect/)
+    }
+    await expect(server.hub.publish({ title: 't', tags: ['a'], payload: 1 })).rejects.toMatchObject({
+      code: 'STATEMENT_TIMEOUT',
+    })
   } finally {
     await unlock()
   }

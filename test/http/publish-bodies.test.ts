@@ -99,6 +99,7 @@ const unsupported: [what: string, headers: Record<string, string>, body: string 
   ['two codings', { 'content-type': jsonType, 'content-encoding': 'identity, gzip' }, event('1')],
   ['plain text', { 'content-type': 'text/plain' }, event('1')],
   ['a form with files', { 'content-type': 'multipart/form-data; boundary=x' }, event('1')],
+  ['JSON in another charset', { 'content-type': 'application/json; charset=utf-16' }, event('1')],
   ['XML', { 'content-type': 'application/xml' }, '<a/>'],
   ['a content type that is none', { 'content-type': 'garbage' }, event('1')],
 ]
@@ -122,6 +123,7 @@ test('JSON is JSON by whatever name, or none', async () => {
   for (const type of [
     jsonType,
     `${jsonType}; charset=utf-8`,
+    `${jsonType};charset="UTF-8"`,
     'Application/JSON',
     'application/vnd.x+json',
     undefined,

@@ -131,6 +131,29 @@ test('an event as seed 002 writes it is taken field by field, its eventId as the
   expect(other).toMatchObject({ status: 422, json: { code: 'idempotency_mismatch', key: eventId } })
 })
 
+test('what its metadata says of an event comes back in its queue as it was given', async () => {
+  const server = await servers.open()
+  await server.hub.subscribe('payment.*', { name: 'payments' })
+  const metadata = {
+    ...{ correlationId: 'corr_1', causationId: 'evt_1', traceId: 'not a W3C trace id' },
+    ...{ lastError: 'Connection timeout', lastErrorTime: '2024-03-15T10:06:00.123Z' },
+  }
+  const event = { pattern: 'payment.received', payload: 1, metadata: { ...metadata, retryCount: 2 } }
+  const header = { traceparent: '00-0af7651916cd43dd8448eb211c80319c-b9c7c989f97918e1-01' }
+  expect((await server.call('POST', '/events', event, header)).status).toBe(202)
+  const queue = await server.call('GET', '/queues/payments')
+  expect(queue.json.events).toMatchObject([{ metadata: { ...metadata, retryCount: 0 } }])
+  await server.hub.queues.checkpoint('payments')
+  const { db } = server
+  const { rows } = await db.query(`select events from ${db.schema}.event_queue_state where id = 'payments'`)
+  expect(rows).toMatchObject([{ events: [{ metadata }] }])
+  const leased = await server.call('POST', '/events/subscribe?subscription=payments&worker_id=w', undefined)
+  await server.call('POST', `/events/${leased.json.id}/fail`, { worker_id: 'w', error_message: 'busy' })
+  const after = await server.call('GET', '/queues/payments')
+  expect(after.json.events[0].metadata).toMatchObject({ traceId: metadata.traceId, lastError: 'busy' })
+  expect(after.json.events[0].metadata.lastErrorTime).not.toBe(metadata.lastErrorTime)
+})
+
 test('the trace id of seed 002 goes beside other attributes, whichever comes first', async () => {
   const server = await servers.open()
   const [attributes, metadata] = [{ attributes: { a: 1 } }, { metadata: { traceId: 't' } }]

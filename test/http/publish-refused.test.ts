@@ -164,3 +164,13 @@ test('what cannot be text in the database is refused wherever it is asked for, t
     expect((await server.call('POST', '/events/cancel', filter)).status).toBe(422)
   }
 })
+
+test('an unknown field is named together with the one that was meant', async () => {
+  const { call } = await servers.open()
+  const refused = await call('POST', '/events', { ...fact, orderingKey: 'a' })
+  expect(refused.status).toBe(422)
+  expect(refused.json.error).toMatch(/orderingKey .*did you mean ordering_key\?/)
+  const subscriber = { url: 'https://a.example', event_types: ['a'], max_concurency: 5 }
+  const unknown = await call('POST', '/subscribers', subscriber)
+  expect(unknown.json.error).toMatch(/max_concurency .*did you mean max_concurrency\?/)
+})

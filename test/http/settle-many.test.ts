@@ -100,7 +100,8 @@ test('a repeat within the call and a repeat of the call give the first answer an
   const before = await Promise.all(ids.map((id) => pulling.event(id)))
   for (const { logs } of before) expect(logs).toHaveLength(2)
   const again = await pulling.settle(outcomes)
-  for (const [place, result] of again.entries()) expect(result).toEqual(results[place - (place % 2) + 1])
+  const first = results.filter((_, place) => place % 2 === 0)
+  for (const said of [results, again]) expect(said).toEqual(first.flatMap((result) => [result, result]))
   expect(await Promise.all(ids.map((id) => pulling.event(id)))).toEqual(before)
 })
 
@@ -201,3 +202,20 @@ test('what is no list of outcomes is refused as a whole, by its field', async ()
     expect(json).toMatchObject({ code: 'bad_field', field })
   }
 })
+
+test.each(['the lease expired', 'lease expired', 'finalized with errors: mine', 'no_handler'])(
+  'a burial for the reason "%s" is a burial like any other',
+  async (reason) => {
+    const pulling = await open()
+    const id = await pulling.publish()
+    const [lease] = await pulling.leaseMany(1)
+    const outcome = { event_id: id, outcome: 'bury', reason, lease_token: lease?.lease_token }
+    const first = await pulling.settle([outcome], { worker_id: 'w' })
+    expect(first).toMatchObject([{ status: 200, action: 'FAILED', error_message: reason }])
+    expect(await pulling.settle([outcome], { worker_id: 'w' })).toEqual(first)
+    expect((await pulling.event(id)).status).toBe('FAILED')
+    const { hub } = pulling.server
+    expect((await hub.listEvents({ status: 'FAILED' })).total).toBe(1)
+    expect((await hub.listEvents({ status: 'COMPLETED_WITH_ERRORS' })).total).toBe(0)
+  },
+)

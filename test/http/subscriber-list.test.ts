@@ -103,9 +103,9 @@ describe.each(lists)('$path', ({ path, items, name, orderUsual, fill }) => {
     ['offset=-1', 'offset'],
     ['order=up', 'order'],
     ['cursor=x', 'cursor'],
-    [`cursor=${Buffer.from(`${orderUsual}:1-1`).toString('base64url')}`, 'cursor'],
-    [`cursor=${Buffer.from('asc:1').toString('base64url')}&order=desc`, 'order'],
-    [`cursor=${Buffer.from('asc:1').toString('base64url')}&order=asc&offset=1`, 'offset'],
+    [`cursor=${Buffer.from(`${items}:${orderUsual}:1-1`).toString('base64url')}`, 'cursor'],
+    [`cursor=${Buffer.from(`${items}:asc:1`).toString('base64url')}&order=desc`, 'order'],
+    [`cursor=${Buffer.from(`${items}:asc:1`).toString('base64url')}&order=asc&offset=1`, 'offset'],
     ['since=1', 'since'],
   ])('refuses %s, and names it', async (query, field) => {
     const server = await servers.open(quiet)

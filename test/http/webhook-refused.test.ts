@@ -217,7 +217,7 @@ test('numbers out of range and unknown words are refused by name', async () => {
   const server = await openDispatching(servers)
   const fields: [string, unknown[]][] = [
     ['timeout_ms', [0, 99, 120_001, 1.5, -1, '1000', null]],
-    ['retry_backoff_seconds', [[], [-1], ['5'], [2_592_001], Array(101).fill(1), 5]],
+    ['retry_backoff_seconds', [[-1], ['5'], [2_592_001], Array(101).fill(1), 5]],
     ['max_concurrency', [0, -1, 1.5, 100_001, '10']],
     ['rate_per_second', [0, -1, '50', 1e9]],
     ['on_exhausted', ['stop', null, true]],

@@ -30,7 +30,7 @@ test('the subscriber of the contract is answered with its fields, an id and a se
   })
   const { secret, ...shown } = json
   const got = await server.call('GET', `/subscribers/${json.id}`)
-  expect(got.json).toEqual(shown)
+  expect(got.json).toEqual({ ...shown, headers: { 'x-team': '[hidden]' } })
   expect(got.headers.get('etag')).toBe(headers.get('etag'))
 
   const invoice = (payload: object, tags = 'eu') => ({ type: 'invoice.paid', tags, payload })
@@ -263,6 +263,47 @@ test('a test delivery says how it went, whatever the state of the subscriber, an
   const { json } = await server.call('GET', `/subscribers/${id}`)
   expect(json).toMatchObject({ status: 'paused', endpoint: { unreachable_in_a_row: 0, last_error: null } })
   expect((await server.call('GET', '/events')).json.total).toBe(0)
+})
+
+test('a schedule without entries allows one attempt', async () => {
+  const server = await openDispatching(servers)
+  const inbox = await openInbox(() => 500)
+  const subscriber = await subscribe(server, inbox.url, { retry_backoff_seconds: [] })
+  expect(subscriber).toMatchObject({ retry_backoff_seconds: [], max_retries: 1 })
+  const event = await publish(server)
+  expect(await settledTimes(server, event, 1)).toMatchObject([{ settlement: 'buried', failures: 1 }])
+})
+
+test('a webhook that wants no type is refused, since it would never get anything', async () => {
+  const server = await openDispatching(servers)
+  const refused = { status: 422, json: { field: 'event_types' } }
+  const url = 'https://billing.example/'
+  expect(await server.call('POST', '/subscribers', { url, event_types: [] })).toMatchObject(refused)
+  const { id } = await subscribe(server, url)
+  expect(await server.call('PATCH', `/subscribers/${id}`, { event_types: [] })).toMatchObject(refused)
+})
+
+test('what was read of a subscriber can be written back, and changes nothing', async () => {
+  const server = await openDispatching(servers)
+  const { id: webhook } = await subscribe(server, 'https://billing.example/', {
+    headers: { 'x-a': 'secret' },
+  })
+  const wanted = { via: 'pull', event_types: ['a'] }
+  const pull = (await server.call('POST', '/subscribers', { ...wanted, name: 'fixed' })).json.id
+  const retry = { kind: 'exponential', baseMs: 1, factor: 2, maxMs: 9, jitter: 0, failuresMax: 7 } as const
+  const { id: exponential } = await server.hub.subscribe('a', { name: 'exponential', retry })
+  for (const path of [webhook, pull, exponential].map((id) => `/subscribers/${id}`)) {
+    const { json: before } = await server.call('GET', path)
+    const { id, via, status, created_at, updated_at, endpoint, ...fields } = before
+    const { updated_at: _, ...after } = (await server.call('PATCH', path, fields)).json
+    expect({ ...after, updated_at }).toEqual(before)
+    expect(await server.call('PATCH', path, { ...fields, name: 'another' })).toMatchObject({
+      ...{ status: 422, json: { field: 'name', value: 'another' } },
+    })
+  }
+  expect((await server.hub.subscriptions()).find(({ name }) => name === 'exponential')).toMatchObject({
+    retry,
+  })
 })
 
 async function leasedNothing(server: TestServer): Promise<void> {

@@ -36,20 +36,28 @@ function errorsOf({ method, scope, body, errors = [] }: Route): ErrorCode[] {
   const writes = method !== 'HEAD' && (method !== 'GET' || scope === 'consume')
   const met = new Set<ErrorCode>([...anyRequest, ...errors])
   if (scope !== null) for (const code of anyKey) met.add(code)
-  if (scope !== null && writes) met.add('COMMIT_UNKNOWN')
+  if (scope !== null && writes) met.add('COMMIT_UNKNOWN').add('DISK_FULL')
   // A body that nobody asked for is read all the same.
   if (method !== 'GET' && method !== 'HEAD') for (const code of anyBody) met.add(code)
   if (body !== undefined) met.add('BAD_JSON')
   return errorCodes.filter((code) => met.has(code))
 }
 
-const anyRequest = ['BAD_REQUEST', 'BAD_FIELD', 'HEAD_TOO_LARGE', 'REQUEST_TIMEOUT', 'INTERNAL'] as const
+const anyRequest = [
+  'BAD_REQUEST',
+  'BAD_FIELD',
+  'HEAD_TOO_LARGE',
+  'PIPELINE_FULL',
+  'REQUEST_TIMEOUT',
+  'INTERNAL',
+] as const
 const anyKey = [
   'UNAUTHORIZED',
   'FORBIDDEN',
   'FOREIGN_REQUEST',
   'RATE_LIMITED',
   'DATABASE_UNAVAILABLE',
+  'STATEMENT_TIMEOUT',
 ] as const
 const anyBody = ['BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', 'OVERLOADED'] as const
 
@@ -128,5 +136,6 @@ const ownDetails: Partial<Record<ErrorCode, ErrorDetails>> = {
     ...{ id: '0198e2a4-7c1b-7d52-9a3e-5f0c6b8d1e27', by: 'k7m2p9x4c1ab', at: '2026-01-05T09:30:00.000Z' },
   },
   NOT_BLOCKED: { key: 'customer-7' },
+  PIPELINE_FULL: { requestsMax: 100, retryAfterSeconds: 1 },
   DATABASE_UNAVAILABLE: { reason: 'connect ECONNREFUSED' },
 }

@@ -37,7 +37,7 @@ export function openApiDocument(routes: readonly Route[], { version }: { version
 const description =
   'A durable event hub on PostgreSQL: publish once, deliver at least once, in order per key. ' +
   'Bodies are JSON in UTF-8, times are ISO 8601 in UTC, whole numbers are below 2^53, and texts outside of payloads hold neither NUL nor lone surrogates. Every answer has an `X-Request-Id`: the one that was sent, or a new one. ' +
-  'Errors are problems as in RFC 9457, with a stable `code` from the error table.'
+  'Errors are problems as in RFC 9457, with a stable `code` from the error table. `HEAD` is answered like `GET`, without the body.'
 
 const bearer = {
   type: 'http',

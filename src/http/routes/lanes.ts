@@ -57,13 +57,13 @@ export function laneRoutes(hub: Hub): Route[] {
     }),
     defineRoute({
       ...{ method: 'GET', path: '/subscribers/{id}/lanes/{key}', name: 'getLane', scope: 'manage' },
-      params: laneParams,
+      ...{ params: laneParams, query: schemas.oneLaneQuery },
       summary: 'Get a lane',
       responses: { 200: { description: 'It.', schema: schemas.lane } },
       errors: ['NOT_FOUND', 'BAD_FIELD'],
-      handle: async ({ params }) => {
+      handle: async ({ params, query }) => {
         const { no } = await hub.directory.get(params.id)
-        const orderingKey = readStorable('key', params.key)
+        const orderingKey = keyOf(params, query)
         const lane = await hub.lanes.get({ subscription: no, orderingKey })
         if (lane === undefined) throw new PosthornError('NOT_FOUND', { what: 'lane', id: orderingKey })
         return { status: 200, json: wireOf(lane) }
@@ -82,13 +82,13 @@ function laneVerb(hub: Hub, verb: keyof typeof verbs): Route {
       name: `${verb}Lane`,
       scope: 'manage',
     },
-    ...{ params: laneParams, summary, description },
+    ...{ params: laneParams, query: schemas.oneLaneQuery, summary, description },
     body: { kind: 'json', schema: z.strictObject({}), isOptional: true },
     responses: { 200: { description: 'What was done.', schema: schemas.laneDone } },
     errors: ['NOT_FOUND', 'BAD_FIELD', 'NOT_BLOCKED', 'STILL_MOVING', 'CANCEL_UNFINISHED'],
-    handle: async ({ params, caller }) => {
+    handle: async ({ params, query, caller }) => {
       const { no, name } = await hub.directory.get(params.id)
-      const orderingKey = readStorable('key', params.key)
+      const orderingKey = keyOf(params, query)
       await record(hub, caller, `lane.${verb}`, `${name}/${orderingKey}`, {})
       const lane = { subscription: no, name, orderingKey }
       const eventId = await hub.lanes.settleHead(lane, verb, caller.name)
@@ -96,6 +96,14 @@ function laneVerb(hub: Hub, verb: keyof typeof verbs): Route {
       return { status: 200, json: { ordering_key: orderingKey, event_id: eventId, done } }
     },
   })
+}
+
+/** A parameter may name the lane instead of the path, which then has a dash in the lane's place. */
+function keyOf(params: { key: string }, query: { key?: string | undefined }): string {
+  if (query.key === undefined) return readStorable('key', params.key)
+  if (params.key === '-') return readStorable('key', query.key)
+  const details = { field: 'key', expected: 'left out unless the path has - in its place', value: query.key }
+  throw new PosthornError('BAD_FIELD', details)
 }
 
 function wireOf(lane: LaneDetails): object {

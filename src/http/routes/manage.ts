@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { PosthornError } from '../../errors.ts'
-import type { Cancelled, Hub } from '../../hub.ts'
+import type { Cancelled, Hub, UnfinishedPage } from '../../hub.ts'
 import * as manage from '../manage-schemas.ts'
 import { type Answer, type Caller, defineRoute, type Route } from '../route.ts'
 import * as schemas from '../schemas.ts'
@@ -21,7 +21,7 @@ export function manageRoutes(hub: Hub): Route[] {
       responses: {
         200: { description: 'The event, and how many deliveries were taken.', schema: manage.resetEvent },
       },
-      errors: ['NOT_FOUND', 'BAD_FIELD'],
+      errors: ['NOT_FOUND', 'BAD_FIELD', 'LEASE_BUSY'],
       handle: async ({ params, query, caller }) => {
         const { reason = 'reset' } = query
         await detailsOf(hub, params.id, { logs: false })
@@ -49,7 +49,7 @@ export function manageRoutes(hub: Hub): Route[] {
     defineRoute({
       ...{ method: 'POST', path: '/events/cancel', name: 'cancelEvents', scope: 'manage' },
       summary: 'Cancel what waits of all events that match',
-      description: `Up to ${cancelEventsMax} events a call; \`more\` says whether to call again. Needs a filter or ids.`,
+      description: `Up to ${cancelEventsMax} events a call, oldest first. If \`more\` is true, call again with the same filter and \`next_cursor\` as \`cursor\`. Needs a filter or ids.`,
       body: {
         kind: 'json',
         schema: manage.cancelBody,
@@ -59,17 +59,11 @@ export function manageRoutes(hub: Hub): Route[] {
       errors: ['BAD_FIELD', 'BAD_OPTION', 'CANCEL_UNFINISHED'],
       handle: async ({ body, caller }) => {
         const { reason = 'cancelled', ...filter } = body
-        if (Object.keys(filter).length === 0) {
-          throw new PosthornError('BAD_FIELD', {
-            field: 'ids',
-            expected: 'given where there is no filter',
-            value: 'nothing',
-          })
-        }
-        const { eventIds, more } = await chosen(hub, filter)
+        const { eventIds, nextCursor } = await chosen(hub, filter)
         await record(hub, caller, 'events.cancel', `${eventIds.length} events`, { reason, ...filter })
         const done = eventIds.length === 0 ? [] : await hub.cancel(eventIds, reason)
-        return cancelledAnswer(done, { more })
+        const more = nextCursor !== null
+        return cancelledAnswer(done, { more, ...(more && { next_cursor: nextCursor }) })
       },
     }),
   ]
@@ -88,15 +82,22 @@ export function record(
 
 type Filter = Omit<z.output<typeof manage.cancelBody>, 'reason'>
 
-/** Only what is not finished can be cancelled, so that is what a filter without a status means. */
-async function chosen(hub: Hub, { ids, ...query }: Filter): Promise<{ eventIds: number[]; more: boolean }> {
+/** Only what is not finished can be cancelled, so a filter chooses only that. */
+async function chosen(hub: Hub, { ids, cursor, ...query }: Filter): Promise<UnfinishedPage> {
   if (ids !== undefined) {
-    const [other] = Object.keys(query)
-    if (other === undefined) return { eventIds: [...new Set(ids)], more: false }
+    const [other] = Object.keys({ ...query, ...(cursor !== undefined && { cursor }) })
+    if (other === undefined) return { eventIds: [...new Set(ids)], nextCursor: null }
     throw new PosthornError('BAD_FIELD', {
       field: other,
       expected: 'left out where there are ids',
       value: 'given',
+    })
+  }
+  if (Object.keys(query).length === 0) {
+    throw new PosthornError('BAD_FIELD', {
+      field: 'ids',
+      expected: 'given where there is no filter',
+      value: 'nothing',
     })
   }
   const { created_from: from, created_to: to, ...rest } = query
@@ -104,18 +105,7 @@ async function chosen(hub: Hub, { ids, ...query }: Filter): Promise<{ eventIds: 
     created_from: from === undefined ? from : new Date(from),
     created_to: to === undefined ? to : new Date(to),
   }
-  // Once more at the end: what was under way may have failed, and wait again, between the two.
-  const statuses = rest.status === undefined ? (['PENDING', 'PROCESSING', 'PENDING'] as const) : [rest.status]
-  const found = new Set<number>()
-  let more = false
-  for (const status of statuses) {
-    const limit = cancelEventsMax - found.size
-    if (limit === 0) return { eventIds: [...found], more: true }
-    const page = await hub.listEvents(filterOf({ ...rest, ...times, status, limit }))
-    for (const event of page.events) found.add(event.id)
-    more ||= page.nextCursor !== null
-  }
-  return { eventIds: [...found], more }
+  return hub.listUnfinished(filterOf({ ...rest, ...times, cursor, limit: cancelEventsMax }))
 }
 
 function cancelledAnswer(done: readonly Cancelled[], more: object): Answer {

@@ -22,7 +22,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
       ...{ method: 'POST', path: '/subscribers', name: 'createSubscriber', scope: 'manage' },
       summary: 'Create a subscription',
       description:
-        'A webhook needs `url` and `event_types`; its `secret` is shown in this answer only. Whoever pulls names it: `GET /events/subscribe?subscription=<name>`.',
+        'A webhook needs `url` and `event_types`; its `secret`, and the values of `headers` that are not among `public_headers`, are shown in this answer only. Whoever pulls names it: `GET /events/subscribe?subscription=<name>`.',
       body: {
         ...{ kind: 'json', schema: schemas.newSubscriber },
         example: {
@@ -34,6 +34,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
           },
           ...{ filter: { '/payload/paid': true }, ordering_key: '/payload/invoice_id' },
           ...{ retry_backoff_seconds: [5, 30, 300], timeout_ms: 10_000, headers: { 'x-team': 'billing' } },
+          public_headers: ['x-team'],
           ...{
             max_concurrency: 10,
             rate_per_second: 50,
@@ -57,10 +58,12 @@ export function subscriberRoutes(hub: Hub): Route[] {
           return { status: 201, ...describe(made) }
         }
         refuseOwnDoor(endpoint.url, request)
-        hub.endpoints.check(endpoint)
+        hub.endpoints.define(endpoint, null)
         await record(hub, caller, 'subscriber.create', name, recordable(shown))
         const made = await hub.endpoints.create({ definition, endpoint, status, secret })
-        return { status: 201, ...describe(made.subscriber, { secret: made.secret }) }
+        // Values are shown this once, as the secret is.
+        const headers = lowerCased(endpoint.headers)
+        return { status: 201, ...describe(made.subscriber, { headers, secret: made.secret }) }
       },
     }),
     defineRoute({
@@ -93,19 +96,19 @@ export function subscriberRoutes(hub: Hub): Route[] {
     defineRoute({
       ...{ method: 'PATCH', path: '/subscribers/{id}', name: 'changeSubscriber', scope: 'manage', params },
       summary: 'Change a subscription',
-      description: `What is left out stays as it is. Types, tags, filter and ordering key count for events that are published from now on, all else for what waits too.${ifMatch}`,
+      description: `What is left out stays as it is, a header as well; one that is null is taken away. Types, tags, filter and ordering key count for events that are published from now on, all else for what waits too.${ifMatch}`,
       body: { kind: 'json', schema: schemas.subscriberChange, example: { max_concurrency: 20 } },
       responses: { 200: current },
-      errors: ['NOT_FOUND', 'BAD_FIELD', 'BAD_OPTION', 'CHANGED_MEANWHILE'],
+      errors: ['NOT_FOUND', 'BAD_FIELD', 'BAD_OPTION', 'CHANGED_MEANWHILE', 'SECRET_KEY_MISSING'],
       handle: async ({ params, body, caller, request }) => {
         const before = await hub.directory.get(params.id)
         const change = (now: typeof before) => {
-          const changed = changeOf(now, body)
-          return changed.endpoint == null
-            ? changed
-            : { ...changed, endpoint: hub.endpoints.check(changed.endpoint) }
+          const { endpoint, ...changed } = changeOf(now, body)
+          if (endpoint == null) return changed
+          return { ...changed, endpoint: hub.endpoints.define(endpoint, now.endpoint) }
         }
-        change(before)
+        const draft = change(before)
+        if ('endpoint' in draft) await hub.endpoints.checkSealed(draft.endpoint)
         refuseOwnDoor(body.url, request)
         await record(hub, caller, 'subscriber.change', before.name, recordable(body))
         return { status: 200, ...describe(await hub.directory.change(which(params, request), change)) }
@@ -188,7 +191,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
         await record(hub, caller, 'subscriber.test', name, {})
         const { outcome, exchange, deliveryId } = await hub.endpoints.test(params.id, signal)
         const { statusCode, errorClass, error, response, timings } = exchange
-        const delivered = outcome !== 'held' && outcome.kind === 'succeeded'
+        const delivered = outcome.kind === 'succeeded'
         const json = { delivered, webhook_id: deliveryId, status_code: statusCode, error_class: errorClass }
         return { status: 200, json: { ...json, error, response, timings } }
       },
@@ -202,6 +205,10 @@ function which(
   { headers }: Call<unknown, unknown, unknown>['request'],
 ): { id: string; versions: readonly number[] | null } {
   return { id, versions: versionsOf(headers) }
+}
+
+function lowerCased(headers: Readonly<Record<string, string | null>>): object {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]))
 }
 
 function refused(field: string, expected: string, value: string): PosthornError {

@@ -27,8 +27,8 @@ const rules: Readonly<Record<string, Rule>> = {
   completeEvent: ({ body }) => lacksClaim(body),
   failEvent: ({ body }) => lacksClaim(body),
   listEvents: ({ query }) => query.cursor !== undefined,
-  cancelEvents: ({ body: { ids, reason, ...filter } }) =>
-    Object.keys(filter).length > 0 === (ids !== undefined),
+  cancelEvents: ({ body: { ids, reason, cursor, ...filter } }) =>
+    cursor !== undefined || Object.keys(filter).length > 0 === (ids !== undefined),
   createSubscriber: ({ body }) =>
     body.via !== 'pull' || body.name === undefined || hasWebhookFields(body) || breaksRetryRules(body),
   recoverSubscriber: ({ query, body }) =>
@@ -48,11 +48,17 @@ const rules: Readonly<Record<string, Rule>> = {
   // What is above the limit depends on what is set already.
   configureQueue: ({ body }) => body.highWatermark !== undefined || body.maxQueueDepth !== undefined,
   listLanes: ({ query }) => query.cursor !== undefined,
+  // It goes with a path that has - in its place.
+  getLane: ({ query }) => query.key !== undefined,
+  retryLane: ({ query }) => query.key !== undefined,
+  skipLane: ({ query }) => query.key !== undefined,
+  discardLane: ({ query }) => query.key !== undefined,
   retryDeadLetters: ({ body: { ids, ...filter } }) => Object.keys(filter).length > 0 === (ids !== undefined),
   // The work queue cannot be ended.
   deleteSubscriber: () => true,
   // Whether it has a schedule is for the subscription to say.
-  changeSubscriber: ({ body }) => body.max_retries !== undefined || hasWebhookFields(body),
+  changeSubscriber: ({ body }) =>
+    body.name !== undefined || body.max_retries !== undefined || hasWebhookFields(body),
   // Only webhooks have secrets, and something to try.
   rotateSecret: () => true,
   testSubscriber: () => true,
@@ -60,7 +66,9 @@ const rules: Readonly<Record<string, Rule>> = {
 
 /** Only webhooks have these, and few texts are URLs. */
 function hasWebhookFields(body: Fields): boolean {
-  return ['url', 'headers', 'format', 'timeout_ms', 'outcomes', 'secret'].some((field) => field in body)
+  return ['url', 'headers', 'public_headers', 'format', 'timeout_ms', 'outcomes', 'secret'].some(
+    (field) => field in body,
+  )
 }
 
 function breaksEventRules(event: Fields): boolean {
