@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import { Client, type Dispatcher } from 'undici'
 import type { Connector, Progress } from './connector.ts'
+import { ContinueFilter, type ContinueListener } from './continue-filter.ts'
 import { SendError } from './failure.ts'
 
 const idleMs = 30_000
@@ -29,6 +30,7 @@ export class Connection {
   #answers = 0
   #bytesBefore = 0
   #bytesMax = headBytesMax
+  readonly #filter = new ContinueFilter()
 
   constructor(url: URL, connector: Connector) {
     this.#client = new Client(url.origin, {
@@ -67,8 +69,12 @@ export class Connection {
     return this.#socket.writableLength === 0 && performance.now() - this.#openedAt < ageMsMax
   }
 
-  dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): void {
+  dispatch(
+    options: Dispatcher.DispatchOptions,
+    handler: Dispatcher.DispatchHandler & ContinueListener,
+  ): void {
     this.#isBusy = true
+    this.#filter.expectAnswer(handler)
     this.#progress = { phase: this.#socket?.destroyed === false ? 'open' : 'dns' }
     this.#bytesBefore = this.#socket?.bytesRead ?? 0
     this.#bytesMax = headBytesMax
@@ -104,6 +110,7 @@ export class Connection {
     this.#progress.phase = 'open'
     this.#socket = socket
     this.#openedAt = performance.now()
+    this.#filter.attach(socket)
     socket.on('readable', () => {
       if (socket.bytesRead - this.#bytesBefore <= this.#bytesMax) return
       // Whatever is in the buffer is not to be parsed.

@@ -1,5 +1,6 @@
 import type { Dispatcher } from 'undici'
 import type { Connection } from './connection.ts'
+import type { ContinueListener } from './continue-filter.ts'
 import type { Deadline } from './deadline.ts'
 import { SendError, toSendError } from './failure.ts'
 
@@ -24,7 +25,7 @@ const informationalMax = 10
  * One request on one connection. The head of the answer decides: what the body does afterwards changes nothing, so it
  * is read for a short while only.
  */
-export class Exchange implements Dispatcher.DispatchHandler {
+export class Exchange implements Dispatcher.DispatchHandler, ContinueListener {
   readonly #connection: Connection
   readonly #deadline: Deadline
   readonly #chunks: Buffer[] = []
@@ -57,14 +58,19 @@ export class Exchange implements Dispatcher.DispatchHandler {
     })
   }
 
-  // What undici calls. It is the handler itself: six functions for each request would be a tenth of its cost.
+  // What undici and the connection call. It is the handler itself: six functions for each request would be a tenth of its cost.
 
   onRequestStart(): void {
     this.#startedAt = performance.now()
   }
 
-  onResponseStarted(): void {
-    this.#heardAt ??= performance.now()
+  onBytes(): void {
+    // A peer that speaks before it was asked has not answered.
+    if (this.#startedAt > 0) this.#heardAt ??= performance.now()
+  }
+
+  onContinue(): void {
+    this.#hear(100, {})
   }
 
   onResponseStart(_: unknown, status: number, headers: Record<string, string | string[] | undefined>): void {
@@ -87,6 +93,10 @@ export class Exchange implements Dispatcher.DispatchHandler {
 
   #hear(status: number, headers: Record<string, string | string[] | undefined>): void {
     if (this.#settle === null) return
+    if (status < 100) {
+      this.#end(new SendError('protocol', `The answer has the status ${String(status).padStart(3, '0')}`))
+      return
+    }
     if (status < 200) {
       this.#informational += 1
       if (this.#informational > informationalMax) this.#end(new SendError('protocol', 'Too many 1xx answers'))

@@ -23,7 +23,7 @@ export type Result =
   | { readonly kind: 'failed'; readonly errorClass: ErrorClass; readonly message: string }
 
 export interface Decision {
-  readonly outcome: Outcome | 'held'
+  readonly outcome: Outcome
   /** What it says of the endpoint: it can be reached, it cannot, it is gone for good, or nothing. */
   readonly endpoint: 'reached' | 'unreachable' | 'gone' | 'unknown'
 }
@@ -32,10 +32,13 @@ export interface Decision {
 export function decide(result: Result, rules: StatusRules = {}): Decision {
   if (result.kind === 'failed') return decideFailure(result)
   const { status, retryAfterMs } = result
-  // Gone is gone: only a rule for this very number means something else, none for its class.
-  if (status === 410 && rules['410'] === undefined) return { outcome: 'held', endpoint: 'gone' }
-  const rule = rules[String(status)] ?? rules[`${Math.floor(status / 100)}xx`] ?? ruleFor(status)
   const reason = `The endpoint answered ${status}`
+  // Gone is gone: only a rule for this very number means something else, none for its class. The subscriber is paused,
+  // so the delivery waits until somebody resumes it.
+  if (status === 410 && rules['410'] === undefined) {
+    return { outcome: { kind: 'failed', reason, uncounted: true }, endpoint: 'gone' }
+  }
+  const rule = rules[String(status)] ?? rules[`${Math.floor(status / 100)}xx`] ?? ruleFor(status)
   if (rule === 'deliver') return { outcome: { kind: 'succeeded' }, endpoint: 'reached' }
   if (rule === 'bury') return { outcome: { kind: 'failed', reason, permanent: true }, endpoint: 'reached' }
   const patience = retryAfterMs === null ? {} : { retryAfterMs }

@@ -78,20 +78,20 @@ function readSealed(text: string): { keyId: string; iv: Buffer; sealed: Buffer; 
   }
 }
 
-/** `POSTHORN_SECRET_KEY`: 32 bytes as base64 or hex, several with commas between them, the newest first. */
-export function parseVaultKeys(text: string): VaultKey[] {
+/** 32 bytes as base64 or hex, several with commas between them, the newest first. Errors call them by `name`. */
+export function parseVaultKeys(text: string, name = 'POSTHORN_SECRET_KEY'): VaultKey[] {
   return text.split(',').map((part) => {
-    const bytes = keyBytes(part.trim())
+    const bytes = keyBytes(part.trim(), name)
     return { id: createHash('sha256').update(bytes).digest('hex').slice(0, 8), bytes }
   })
 }
 
 /** The form is checked first: of a passphrase Node would read whatever looks like base64, and that may be 32 bytes. */
-function keyBytes(value: string): Buffer {
+function keyBytes(value: string, option: string): Buffer {
   if (/^[0-9a-f]{64}$/i.test(value)) return Buffer.from(value, 'hex')
   if (/^[A-Za-z0-9+/_-]{43}=?$/.test(value)) return Buffer.from(value, 'base64')
   throw new PosthornError('BAD_OPTION', {
-    option: 'POSTHORN_SECRET_KEY',
+    option,
     expected: '32 random bytes as base64 or hex (openssl rand -base64 32)',
     value: 'something else',
   })

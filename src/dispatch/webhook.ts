@@ -4,6 +4,7 @@ import type { ExchangeRecord } from '../domain/exchange.ts'
 import { hideSecrets } from '../domain/hidden-headers.ts'
 import { toReason, toStorable } from '../domain/text.ts'
 import type { Cancellation } from './deadline.ts'
+import { hideTexts, secretTexts } from './echo.ts'
 import { type Decision, decide } from './outcome.ts'
 import type { Sender, Sent } from './sender.ts'
 import { buildRequest, type RequestParts, type WebhookRequest } from './webhook-request.ts'
@@ -15,6 +16,8 @@ export interface Target {
   readonly url: string
   readonly rules: StatusRules
   readonly timeoutMs: number
+  /** Those of the subscriber's own headers whose values nobody is shown. */
+  readonly hiddenHeaders: ReadonlySet<string>
 }
 
 export interface Posted extends Decision {
@@ -30,10 +33,10 @@ export function postWebhook(
 ): Promise<Posted> {
   const request = buildRequest(parts)
   const { headers, body } = request
-  const { poolKey, url, timeoutMs, rules } = target
+  const { poolKey, url, timeoutMs, rules, hiddenHeaders } = target
   return sender.send({ headers, body, poolKey, url, timeoutMs, signal }).then((sent) => {
     const { outcome, endpoint } = decide(sent.result, rules)
-    return { outcome, endpoint, exchange: recordOf(url, request, sent) }
+    return { outcome, endpoint, exchange: recordOf(url, request, sent, hiddenHeaders) }
   })
 }
 
@@ -41,6 +44,7 @@ function recordOf(
   url: string,
   { headers, body }: WebhookRequest,
   { result, response, timings }: Sent,
+  hidden: ReadonlySet<string>,
 ): ExchangeRecord {
   const failed = result.kind === 'failed' ? result : null
   return {
@@ -48,20 +52,27 @@ function recordOf(
       // Who may see deliveries need not see what a query is trusted with.
       url: url.includes('?') ? url.replace(/\?.*$/s, '?…') : url,
       // What was sent is kept for all who may look at deliveries, and they need not be able to send the same.
-      headers: hideSecrets(headers),
+      headers: hideSecrets(headers, hidden),
       bodySha256: createHash('sha256').update(body).digest('hex'),
       bodyBytes: body.length,
     },
     statusCode: result.kind === 'answered' ? result.status : null,
-    response: response && {
-      headers: response.headers,
-      body: response.bytes === 0 ? '' : toStorable(response.body.toString('utf8'), response.body.length),
-      bytes: response.bytes,
-    },
+    response: response && responseOf(response, secretTexts(url, headers, hidden)),
     errorClass: failed?.errorClass ?? null,
     error: failed && toReason(failed.message),
     timings: stepsOf(timings),
   }
+}
+
+/** A receiver may repeat what it was sent: that is as hidden in its answer as in our request. */
+function responseOf(
+  { headers, body, bytes }: NonNullable<Sent['response']>,
+  secrets: readonly string[],
+): ExchangeRecord['response'] {
+  const shown = hideSecrets(headers)
+  for (const name in shown) shown[name] = hideTexts(shown[name] as string, secrets)
+  const text = bytes === 0 ? '' : toStorable(body.toString('utf8'), body.length)
+  return { headers: shown, body: hideTexts(text, secrets), bytes }
 }
 
 function stepsOf({ dnsMs, connectMs, tlsMs, firstByteMs, totalMs }: Sent['timings']): Record<string, number> {

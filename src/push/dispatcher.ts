@@ -16,8 +16,8 @@ import { type Endpoint, listEndpoints } from '../operations/endpoints.ts'
 import { findReplayed } from '../operations/replayed.ts'
 import { Loop } from '../upkeep/loop.ts'
 import { Breaker } from './breaker.ts'
+import { EndpointSecrets } from './endpoint-secrets.ts'
 import { LanePlaces } from './lane-places.ts'
-import { SecretKeys } from './secret-keys.ts'
 
 export type { EndpointChange }
 
@@ -50,6 +50,9 @@ interface Served extends Endpoint {
   readonly poolKey: string
   readonly timeoutMs: number
   readonly keys: readonly KeyObject[]
+  /** The subscriber's own, opened; undefined: some cannot be. */
+  readonly sentHeaders: Readonly<Record<string, string>> | undefined
+  readonly hiddenHeaders: ReadonlySet<string>
 }
 
 /** Sends webhooks: each subscriber has a share of the runner, whose attempts are requests. */
@@ -58,7 +61,7 @@ export class Dispatcher {
   readonly #breaker: Breaker
   readonly #probing: Loop
   readonly #lanes: LanePlaces
-  readonly #keys: SecretKeys
+  readonly #secrets: EndpointSecrets
   readonly #served = new Map<number, Served>()
   /** Who asked for deliveries once more: by run, then by event. */
   readonly #replays = new WeakMap<LeasedRun, ReadonlyMap<number, string>>()
@@ -71,7 +74,7 @@ export class Dispatcher {
     const trouble = (error: unknown, doing: string) => observe.trouble(error, doing)
     this.#breaker = new Breaker({ db, trouble, changed: (change) => observe.changed(change) })
     this.#lanes = new LanePlaces(db)
-    this.#keys = new SecretKeys(vault, (error) => trouble(error, 'opening a secret'))
+    this.#secrets = new EndpointSecrets(vault, (error) => trouble(error, 'opening a secret'))
     const name = 'trying suspended endpoints'
     this.#probing = new Loop({ name, everyMs: 1_000, trouble, step: () => this.probe().then(() => false) })
   }
@@ -100,7 +103,7 @@ export class Dispatcher {
       this.#options.runner.retire(no)
     }
     this.#suspended = webhooks.filter(({ status }) => status === 'suspended').length
-    this.#keys.keepOnly(endpoints.flatMap(({ secrets }) => secrets))
+    this.#secrets.keepOnly(endpoints)
   }
 
   /** What must be known of deliveries before they are sent: their numbers, and who asked for them once more. */
@@ -130,11 +133,16 @@ export class Dispatcher {
     const { no, id, timeoutMs, maxConcurrency } = subscription
     const { runner } = this.#options
     const isNew = !this.#served.has(no)
-    const keys = this.#keys.of(endpoint)
-    this.#served.set(no, { ...endpoint, poolKey: id, timeoutMs: timeoutMs ?? webhookTimeoutMsDefault, keys })
+    const keys = this.#secrets.keysOf(endpoint.secrets)
+    const sentHeaders = this.#secrets.headersOf(endpoint)
+    this.#served.set(no, {
+      ...{ ...endpoint, poolKey: id, timeoutMs: timeoutMs ?? webhookTimeoutMsDefault, keys, sentHeaders },
+      hiddenHeaders: new Set(endpoint.sealedHeaders.map(({ name }) => name)),
+    })
     const concurrency = Math.min(maxConcurrency ?? concurrencyDefault, concurrencyMax)
-    // What cannot be signed here is left to those who have the key.
-    const here: Subscription = keys.length > 0 ? subscription : { ...subscription, status: 'paused' }
+    // What cannot be signed or sent whole here is left to those who have the key.
+    const canSend = keys.length > 0 && sentHeaders !== undefined
+    const here: Subscription = canSend ? subscription : { ...subscription, status: 'paused' }
     if (isNew) {
       const attempt: MakeAttempt = (_, attempt) => this.#attempt(attempt)
       runner.add(new Share(here, attempt, concurrency, this.#options.batchSize))
@@ -146,11 +154,12 @@ export class Dispatcher {
     if (served === undefined) return attempt.conclude({ outcome: 'held' })
     const nowMs = databaseNowMs(attempt)
     const secrets = this.#secretsOf(served, nowMs)
-    if (secrets.length === 0) {
-      const reason = 'No secret of the subscriber can be opened: see POSTHORN_SECRET_KEY'
+    const headers = served.sentHeaders
+    if (secrets.length === 0 || headers === undefined) {
+      const reason = 'A secret or header of the subscriber cannot be opened: see POSTHORN_SECRET_KEY'
       return attempt.conclude({ outcome: { kind: 'failed', reason, uncounted: true } })
     }
-    const parts = this.#partsOf(attempt, served, { secrets, timestamp: Math.floor(nowMs / 1000) })
+    const parts = this.#partsOf(attempt, served, { secrets, headers, timestamp: Math.floor(nowMs / 1000) })
     const posted = await postWebhook(this.#options.sender, served, parts, attempt.halt)
     // Told before it is settled: what is handed back must find the endpoint's subscriber paused already.
     const told = this.#conclude(attempt, posted)
@@ -160,15 +169,15 @@ export class Dispatcher {
   /** An overlap ends without anybody changing anything. Mostly there is none. */
   #secretsOf({ secrets, keys }: Served, nowMs: number): RequestParts['secrets'] {
     if (secrets.every(({ expiresAtMs }) => expiresAtMs === null)) return keys
-    return this.#keys.of({
-      secrets: secrets.filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs),
-    })
+    return this.#secrets.keysOf(
+      secrets.filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs),
+    )
   }
 
   #partsOf(
     { delivery }: RunningAttempt,
-    { format, headers }: Served,
-    { secrets, timestamp }: Pick<RequestParts, 'secrets' | 'timestamp'>,
+    { format }: Served,
+    { secrets, headers, timestamp }: Pick<RequestParts, 'secrets' | 'headers' | 'timestamp'>,
   ): RequestParts {
     const { run, event, attempt } = delivery
     const createdAtMs = event.createdAt.getTime()
@@ -195,8 +204,8 @@ export class Dispatcher {
     }
     this.#options.observe.sent(errorClass ?? `${Math.floor((statusCode ?? 0) / 100)}xx`)
     attempt.conclude({ outcome, exchange })
-    if (outcome !== 'held' && outcome.kind === 'succeeded') this.#lanes.delivered(delivery)
-    const error = exchange.error ?? (endpoint === 'gone' ? 'The endpoint answered 410' : null)
+    if (outcome.kind === 'succeeded') this.#lanes.delivered(delivery)
+    const error = exchange.error ?? (outcome.kind === 'failed' ? outcome.reason : null)
     const isProbe = this.#probes.has(run)
     return this.#breaker.tell({ subscription: run.subscription, endpoint, isProbe, error })
   }

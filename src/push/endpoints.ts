@@ -2,7 +2,6 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import type { Database } from '../db/database.ts'
 import type { Directory } from '../directory.ts'
 import type { AddressPolicy } from '../dispatch/address-policy.ts'
-import { checkHeaders } from '../dispatch/own-headers.ts'
 import type { Sender } from '../dispatch/sender.ts'
 import { checkTargetUrl } from '../dispatch/target-url.ts'
 import type { Vault } from '../dispatch/vault.ts'
@@ -15,15 +14,19 @@ import { PosthornError } from '../errors.ts'
 import { readClock } from '../operations/clock.ts'
 import {
   addSecret,
+  type EndpointChange,
   type EndpointDefinition,
+  listHeaders,
   listSecrets,
+  type SealedHeader,
   type SealedSecret,
 } from '../operations/endpoints.ts'
 import type { Subscriber } from '../operations/subscribers.ts'
 import { type ChangeRequest, changeSubscriber } from '../operations/subscriptions.ts'
 import { secretBytes, secretPrefix } from '../webhooks/signature.ts'
 import { checkNewest } from './check-secrets.ts'
-import { SecretKeys } from './secret-keys.ts'
+import { defineHeaders, type HeaderChange } from './define-headers.ts'
+import { EndpointSecrets } from './endpoint-secrets.ts'
 
 export interface EndpointsParts {
   readonly db: Database
@@ -34,9 +37,12 @@ export interface EndpointsParts {
   readonly timeoutMs: number
 }
 
+/** What an endpoint is to be, as its subscriber says it. */
+export interface EndpointWish extends Omit<EndpointDefinition, 'headers'>, HeaderChange {}
+
 export interface NewEndpoint {
   readonly definition: SubscriptionDefinition
-  readonly endpoint: EndpointDefinition
+  readonly endpoint: EndpointWish
   readonly status: 'active' | 'paused'
   /** One is made unless it is given. */
   readonly secret: string | undefined
@@ -60,16 +66,24 @@ export class Endpoints {
   /** The secret is told this once. */
   async create({ secret, ...rest }: NewEndpoint): Promise<{ subscriber: Subscriber; secret: string }> {
     const chosen = secret ?? newSecret()
-    const endpoint = this.check(rest.endpoint)
+    const endpoint = this.define(rest.endpoint, null)
     const sealed = await this.#seal(chosen)
     const subscriber = await this.#parts.directory.create({ ...rest, endpoint, secret: sealed })
     return { subscriber, secret: chosen }
   }
 
-  /** What can be said of it before anything is sent. Throws BAD_FIELD. */
-  check(endpoint: EndpointDefinition): EndpointDefinition {
-    const { url, headers } = endpoint
-    return { ...endpoint, url: checkTargetUrl(url, this.#parts.policy), headers: checkHeaders(headers) }
+  /** What such a wish makes of an endpoint, as far as it can be judged before anything is sent. Throws BAD_FIELD. */
+  define(
+    { url, format, rules, ...wish }: EndpointWish,
+    before: Pick<EndpointDefinition, 'headers'> | null,
+  ): EndpointChange {
+    const headers = defineHeaders(wish, before?.headers ?? {}, (name, value) => this.#sealHeader(name, value))
+    return { url: checkTargetUrl(url, this.#parts.policy), format, rules, ...headers }
+  }
+
+  /** Throws SECRET_KEY_WRONG if what the change seals could not be opened by the others. */
+  async checkSealed({ sealedHeaders }: EndpointChange): Promise<void> {
+    if (sealedHeaders.length > 0) await checkNewest(this.#parts.db, this.#parts.vault)
   }
 
   /** Signs with a new one from now on, and beside it with those before for as long as is said. */
@@ -92,10 +106,12 @@ export class Endpoints {
   async test(id: string, signal: AbortSignal): Promise<Posted & { readonly deliveryId: string }> {
     const { db, vault, sender, directory } = this.#parts
     const { no, endpoint, timeoutMs } = checkWebhook(await directory.get(id))
-    const keys = new SecretKeys(vault, (error) => {
+    const opened = new EndpointSecrets(vault, (error) => {
       throw error
     })
-    const secrets = keys.of({ secrets: await listSecrets(db, no) })
+    const secrets = opened.keysOf(await listSecrets(db, no))
+    const sealedHeaders = await listHeaders(db, no)
+    const headers = opened.headersOf({ headers: endpoint.headers, sealedHeaders }) ?? {}
     const nowMs = await readClock(db)
     const deliveryId = uuidv7(nowMs)
     const payloadText = '{"test":true}'
@@ -106,12 +122,23 @@ export class Endpoints {
       orderingKey: null,
       createdAtMs: nowMs,
     })
-    const target = { ...endpoint, poolKey: id, timeoutMs: timeoutMs ?? webhookTimeoutMsDefault }
+    const hiddenHeaders = new Set(sealedHeaders.map(({ name }) => name))
+    const target = {
+      ...endpoint,
+      poolKey: id,
+      timeoutMs: timeoutMs ?? webhookTimeoutMsDefault,
+      hiddenHeaders,
+    }
     const parts = {
-      ...{ event, secrets, deliveryId, userAgent: agent, format: endpoint.format, headers: endpoint.headers },
+      ...{ event, secrets, deliveryId, userAgent: agent, format: endpoint.format, headers },
       ...{ attempt: 1, lane: null, replay: null, timestamp: Math.floor(nowMs / 1000) },
     }
     return { deliveryId, ...(await postWebhook(sender, target, parts, signal)) }
+  }
+
+  #sealHeader(name: string, value: string): SealedHeader {
+    const id = randomUUID()
+    return { id, name, sealed: this.#parts.vault.seal(value, id) }
   }
 
   async #seal(secret: string): Promise<SealedSecret> {

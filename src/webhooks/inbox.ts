@@ -1,3 +1,5 @@
+import { checkOptions } from '../domain/known-names.ts'
+import { checkTransaction, rowsOf } from '../domain/transaction.ts'
 import { PosthornError } from '../errors.ts'
 
 /** The receiver's own transaction: a `pg` client, or what an adapter of `posthorn/adapters` makes. */
@@ -19,16 +21,14 @@ export const inboxTable =
  * Notes a webhook's id in the transaction that also holds its effect, and says whether it is new. If it is not, there
  * is nothing left to do: answer 2xx. A second request with the same id waits until the first has committed or not.
  */
-export async function inbox(
-  tx: InboxTransaction,
-  id: string,
-  { source = '' }: InboxOptions = {},
-): Promise<boolean> {
+export async function inbox(tx: InboxTransaction, id: string, options: InboxOptions = {}): Promise<boolean> {
+  checkTransaction(tx)
+  checkOptions(options, { source: true }, 'inbox')
+  const { source = '' } = options
   if (typeof id !== 'string' || id === '') {
     throw new PosthornError('BAD_OPTION', { option: 'id', expected: 'the id of a webhook', value: id })
   }
-  const { rows } = await tx.query(noteSql, [source, id])
-  return rows.length === 1
+  return rowsOf(await tx.query(noteSql, [source, id])).length === 1
 }
 
 const noteSql =

@@ -1,3 +1,4 @@
+import { checkOptions } from '../domain/known-names.ts'
 import { PosthornError } from '../errors.ts'
 import type { LanePlace } from './lane.ts'
 
@@ -22,7 +23,9 @@ export class LaneChecker {
   readonly #lanesMax: number
   readonly #lanes = new Map<string, { epoch: number; sequence: number }>()
 
-  constructor({ start = 'first', lanesMax = 100_000 }: LaneCheckerOptions = {}) {
+  constructor(options: LaneCheckerOptions = {}) {
+    checkOptions(options, { start: true, lanesMax: true }, 'LaneChecker')
+    const { start = 'first', lanesMax = 100_000 } = options
     if (!Number.isInteger(lanesMax) || lanesMax < 1) {
       throw new PosthornError('BAD_OPTION', { option: 'lanesMax', expected: '1 or more', value: lanesMax })
     }

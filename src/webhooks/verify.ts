@@ -1,3 +1,4 @@
+import { checkOptions } from '../domain/known-names.ts'
 import { PosthornError } from '../errors.ts'
 import { type HeaderLookup, headerLookup, type WebhookHeaders } from './headers.ts'
 import { type LanePlace, readLane, readWhole } from './lane.ts'
@@ -35,8 +36,10 @@ export function verify(
   body: Uint8Array | string,
   headers: WebhookHeaders,
   secrets: string | readonly string[],
-  { toleranceSeconds = 300, now = Date.now }: VerifyOptions = {},
+  options: VerifyOptions = {},
 ): VerifiedWebhook {
+  checkOptions(options, { toleranceSeconds: true, now: true }, 'verify')
+  const { toleranceSeconds = 300, now = Date.now } = options
   checkBody(body)
   checkTolerance(toleranceSeconds)
   const keys = readSecrets(secrets)

@@ -72,6 +72,10 @@ describe('an answer without measure', () => {
 describe('an answer that does not fit HTTP', () => {
   test.each([
     ['no status', 'HTTP/1.1 abc OK\r\n\r\n'],
+    ['the status 000', 'HTTP/1.1 000 Nothing\r\ncontent-length: 0\r\n\r\n'],
+    ['the status 099', 'HTTP/1.1 099 Almost\r\ncontent-length: 0\r\n\r\n'],
+    ['the status 1000, which is no 100', 'HTTP/1.1 1000 X\r\ncontent-length: 0\r\n\r\n'],
+    ['the status 100X', 'HTTP/1.1 100X\r\n\r\n'],
     ['a bad version', 'HTTP/9.9 200 OK\r\n\r\n'],
     ['HTTP/0.9', '<html>hello</html>'],
     ['another protocol', 'SSH-2.0-OpenSSH_9.6\r\n'],
@@ -101,6 +105,44 @@ describe('an answer that does not fit HTTP', () => {
       socket.write(`${hint.repeat(3)}${ok}content-length: 0\r\n\r\n`),
     )
     expect(errorClassOf(await post(localSender(), url))).toBe('answered 200')
+  })
+
+  const go = 'HTTP/1.1 100 Continue\r\n\r\n'
+  const hint = 'HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n'
+  const empty = `${ok}content-length: 0\r\n\r\n`
+  test.each([
+    ['at once with the answer', [`${go}${empty}`]],
+    ['with headers of its own', [`HTTP/1.1 100 Continue\r\nx-a: 1\r\n\r\n${empty}`]],
+    ['before the answer', [go, empty]],
+    ['byte by byte', [...`${go}${empty}`]],
+    ['among hints', [`${hint}${go}${hint}${go}`, empty]],
+    ['without a reason', [`HTTP/1.1 100\r\n\r\n${empty}`]],
+    ['by HTTP/1.0', [`HTTP/1.0 100 Go\r\n\r\n`, empty]],
+  ])('a 100 Continue that nobody asked for is no failure: %s', async (_, parts) => {
+    const { url, sockets } = await rawReceiver(async (socket) => {
+      for (const part of parts) await new Promise<unknown>((resolve) => socket.write(part, resolve))
+    })
+    const sender = localSender()
+    // Twice: the connection is kept.
+    for (let n = 0; n < 2; n++) {
+      const sent = await post(sender, url)
+      expect([errorClassOf(sent), sent.response?.bytes]).toEqual(['answered 200', 0])
+    }
+    expect(sockets).toHaveLength(1)
+  })
+
+  test('a 100 Continue and then nothing is a lost answer, and is not sent again at once', async () => {
+    let requests = 0
+    const { url } = await rawReceiver((socket) => {
+      requests++
+      if (requests === 1) socket.write(empty)
+      else socket.end(go)
+    })
+    const sender = localSender()
+    expect(errorClassOf(await post(sender, url))).toBe('answered 200')
+    await setImmediate()
+    expect(errorClassOf(await post(sender, url))).toBe('reset')
+    expect(requests).toBe(2)
   })
 
   test('204 with a body does not spoil the next answer', async () => {

@@ -8,10 +8,10 @@ function answer(status: number, rules?: StatusRules, retryAfterMs: number | null
 
 /** The matrix in one word. */
 function fate(status: number, rules?: StatusRules): 'delivered' | 'retry' | 'dead letter' | 'held' {
-  const { outcome } = answer(status, rules)
-  if (outcome === 'held') return 'held'
+  const { outcome, endpoint } = answer(status, rules)
   if (outcome.kind === 'succeeded') return 'delivered'
   if (outcome.kind !== 'failed') throw new Error(`${status} became ${outcome.kind}`)
+  if (endpoint === 'gone' && outcome.uncounted) return 'held'
   return outcome.permanent ? 'dead letter' : 'retry'
 }
 

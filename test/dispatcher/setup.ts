@@ -12,6 +12,7 @@ export function openDispatching(servers: ServerFactory, setup: ServerSetup = {})
 }
 
 export interface Delivered {
+  readonly url: string
   readonly headers: IncomingHttpHeaders
   readonly body: string
 }
@@ -30,7 +31,7 @@ export async function openInbox(
   const all: Delivered[] = []
   const waiting = new Set<() => void>()
   const receiver = await httpReceiver((request, response, body) => {
-    const delivered = { headers: request.headers, body }
+    const delivered = { url: request.url ?? '', headers: request.headers, body }
     all.push(delivered)
     const status = answer(delivered, response)
     if (status !== undefined) response.writeHead(status).end()

@@ -5,14 +5,17 @@ import { createTestDatabase, type TestDatabase } from '../support/database.ts'
 
 let database: TestDatabase
 let pool: pg.Pool
+let client: pg.PoolClient
 beforeEach(async () => {
   database = await createTestDatabase('inbox')
   pool = new pg.Pool({ ...database.connection, max: 10 })
   // Its connections may still be closing when the database is dropped.
   pool.on('error', () => undefined)
   await pool.query(inboxTable)
+  client = await pool.connect()
 })
 afterEach(async () => {
+  client.release()
   await pool.end()
   await database.drop()
 })
@@ -42,15 +45,15 @@ async function effects(): Promise<number> {
 
 test('the table can be made twice, and an id is new once', async () => {
   await pool.query(inboxTable)
-  expect(await inbox(pool, 'a')).toBe(true)
-  expect(await inbox(pool, 'a')).toBe(false)
-  expect(await inbox(pool, 'b')).toBe(true)
+  expect(await inbox(client, 'a')).toBe(true)
+  expect(await inbox(client, 'a')).toBe(false)
+  expect(await inbox(client, 'b')).toBe(true)
 })
 
 test('senders are kept apart', async () => {
-  expect(await inbox(pool, 'a')).toBe(true)
-  expect(await inbox(pool, 'a', { source: 'billing' })).toBe(true)
-  expect(await inbox(pool, 'a', { source: 'billing' })).toBe(false)
+  expect(await inbox(client, 'a')).toBe(true)
+  expect(await inbox(client, 'a', { source: 'billing' })).toBe(true)
+  expect(await inbox(client, 'a', { source: 'billing' })).toBe(false)
 })
 
 test('what is rolled back is new again', async () => {
@@ -71,6 +74,6 @@ test('of many that come at once, one has an effect, also when the first is undon
 })
 
 test('no id is no webhook', async () => {
-  await expect(inbox(pool, '')).rejects.toThrow('Expected id to be the id of a webhook')
-  await expect(inbox(pool, undefined as unknown as string)).rejects.toThrow('Expected id to be')
+  await expect(inbox(client, '')).rejects.toThrow('Expected id to be the id of a webhook')
+  await expect(inbox(client, undefined as unknown as string)).rejects.toThrow('Expected id to be')
 })
