@@ -2,17 +2,6 @@ import { expect, test } from 'vitest'
 import { patience, runScenario } from './support/scenario.ts'
 
 test(
-  'a late commit is never skipped, a rollback never delivered, and nothing overtakes what was acknowledged',
-  patience,
-  async () => {
-    const { counts, violations } = await runScenario('late-commits', { seed: 2, secs: 4 })
-    expect(violations).toEqual([])
-    expect(counts.overtaken).toBeGreaterThan(0)
-    expect(counts.rollbacks).toBeGreaterThan(0)
-  },
-)
-
-test(
   'publishers on many keys in opposite orders deadlock neither with each other nor with settlements',
   patience,
   async () => {

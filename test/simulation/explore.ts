@@ -26,12 +26,18 @@ export async function explore(stage: Stage, exploration: Exploration): Promise<F
     const broken = await runOnce(stage, commands)
     if (broken !== undefined) throw broken.error
   })
-  const { failed, counterexample } = await fc.check(property, { seed, numRuns: runs, endOnFailure: true })
+  const { failed, counterexample, errorInstance } = await fc.check(property, {
+    seed,
+    numRuns: runs,
+    endOnFailure: true,
+  })
   if (!failed) return undefined
   const breaks = async (commands: readonly Command[]) => (await runOnce(stage, commands))?.taken
   const commands = await shorten(counterexample?.[0] ?? [], breaks, performance.now() + shortenMsMax)
   const broken = await runOnce(stage, commands)
-  return { seed, message: String(broken?.error.message ?? 'It broke once, and not again.'), commands }
+  const message =
+    broken?.error.message ?? `It broke once, and not again: ${(errorInstance as Error | null)?.stack}`
+  return { seed, message: String(message), commands }
 }
 
 export function describeFinding({ seed, message, commands }: Finding): string {

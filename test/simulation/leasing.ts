@@ -117,8 +117,9 @@ export async function completeIn(simulation: Simulation, command: CompleteInComm
   const claim = held[command.claim % Math.max(held.length, 1)]
   if (claim === undefined) return
   const { delivery, lease: before } = claim
-  const runId = await isolate(db, { runId: before.runId, token: before.token, eventId: delivery.eventId })
-  expectTrue(`event ${delivery.eventId} is held, so it can be taken out of its run`, runId !== undefined)
+  const isolated = await isolate(db, { runId: before.runId, token: before.token, eventId: delivery.eventId })
+  expectTrue(`event ${delivery.eventId} is held, so it can be taken out of its run`, isolated !== undefined)
+  const runId = isolated?.runId
   const alone =
     runId === before.runId
       ? before

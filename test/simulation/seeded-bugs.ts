@@ -1,5 +1,7 @@
 import type { Connection, Database, Statement } from '../../src/db/database.ts'
 import { readMigrations } from '../../src/db/migration-files.ts'
+import { enqueueAgain } from '../../src/operations/again-sql.ts'
+import { changeStatement, findBug, type PlantedBug, sqlOf } from '../support/planted-bugs.js'
 import type { Profile } from './commands.ts'
 
 /** A mistake that others have made, put into the real SQL, to see whether the simulation notices. */
@@ -12,81 +14,41 @@ export interface SeededBug {
   wrap?(db: Database): Database
 }
 
-type Replacement = readonly [found: string, put: string]
-
 export const seededBugs: readonly SeededBug[] = [
-  {
-    name: 'an unfenced settle',
-    profile: 'alone',
-    wrap: (db) =>
-      withStatements(db, {
-        settle: [
-          ['where r.id = any($1) and r.token = any($2)', 'where r.id = any($1)'],
-          ['and h.id = g.run_id and h.token = g.token', 'and h.id = g.run_id'],
-        ],
-      }),
-  },
+  { name: 'an unfenced settle', bug: 'unfenced-settle', profile: 'alone' as const },
   {
     name: 'a lease of the next in a lane while its head is leased',
-    profile: 'alone',
-    // Every row of a lane's queue is sent out by itself, and SKIP LOCKED takes the one behind the head.
-    async prepare(db) {
-      await db.query(`drop index ${db.schema}.runs_lane`)
-      await replaceAdmit(db, [
-        [
-          `where not exists (
-        select 1 from __schema__.runs r
-        where r.subscription = l.subscription and r.ordering_key = l.ordering_key and r.state <> 'delayed')`,
-          'where true',
-        ],
-      ])
-    },
+    bug: 'lease-behind-head',
+    profile: 'alone' as const,
   },
   {
     name: 'an admission that goes on from the highest id it has seen',
-    profile: 'overlapping',
+    bug: 'admit-by-cursor',
+    profile: 'overlapping' as const,
+  },
+  { name: 'a reclaim without guards', bug: 'unguarded-reclaim', profile: 'alone' as const },
+].map(({ name, bug, profile }) => {
+  const planted = findBug(bug)
+  return {
+    name,
+    profile,
     async prepare(db) {
-      await db.query(`create sequence ${db.schema}.seen_ids`)
-      const isAbove = `i.event_ids[1] > (select c.last_value from __schema__.seen_ids c)`
-      await replaceAdmit(db, [
-        ['if busy then return; end if;', 'if busy then return; end if; since := null;'],
-        // What comes in for the second time has an old id: only new arrivals are looked up by the cursor.
-        [
-          'where since is null and (fenced_subs is null',
-          `where (i.event_ids is null or i.again_as is not null or ${isAbove}) and (fenced_subs is null`,
-        ],
-        [
-          'moved := moved + promoted;\nend',
-          `perform setval('__schema__.seen_ids', max(e.id)) from __schema__.events e having count(*) > 0;
-  moved := moved + promoted;\nend`,
-        ],
-      ])
+      const migrations = await readMigrations()
+      for (const text of sqlOf(planted, { schema: db.schema, migrations })) await db.query(text)
     },
-  },
-  {
-    name: 'a reclaim without guards',
-    profile: 'alone',
-    wrap: (db) =>
-      withStatements(db, {
-        find_expired: [
-          [`where r.state = 'leased' and r.leased_until < ${db.schema}.clock()`, 'where r.token is not null'],
-        ],
-        take_back: [[` and r.state = 'leased'`, '']],
-      }),
-  },
-]
+    wrap: (db) => withChanges(db, planted),
+  }
+})
 
 /** The same database, but for some statements. */
-function withStatements(db: Database, replacements: Record<string, readonly Replacement[]>): Database {
-  const replaced = new Map<string, Statement>()
+function withChanges(db: Database, bug: PlantedBug): Database {
+  const changed = new Map<string, Statement>()
   const instead = (statement: Statement): Statement => {
-    const changes = replacements[statement.name]
-    if (changes === undefined) return statement
-    const known = replaced.get(statement.name)
-    if (known !== undefined) return known
-    const changed = { name: `${statement.name}_changed`, text: replaceAll(statement.text, changes) }
-    replaced.set(statement.name, changed)
-    return changed
+    const known =
+      changed.get(statement.name) ??
+      changeStatement(bug, statement, { schema: db.schema, fragment: enqueueAgain })
+    changed.set(statement.name, known)
+    return known
   }
   const connection = (real: Connection): Connection => ({
     query: (text, values) => real.query(text, values),
@@ -100,21 +62,4 @@ function withStatements(db: Database, replacements: Record<string, readonly Repl
     listen: (channel, listener) => db.listen(channel, listener),
     close: () => db.close(),
   }
-}
-
-async function replaceAdmit(db: Database, changes: readonly Replacement[]): Promise<void> {
-  const head = 'create function __schema__.admit('
-  const migration = (await readMigrations()).find(({ text }) => text.includes(head))
-  const changed = replaceAll(migration?.text ?? '', changes)
-  await db.query(
-    changed.replaceAll('create function', 'create or replace function').replaceAll('__schema__', db.schema),
-  )
-}
-
-/** Throws where there is nothing to replace: a seeded bug must not vanish unnoticed. */
-function replaceAll(text: string, changes: readonly Replacement[]): string {
-  return changes.reduce((changed, [found, put]) => {
-    if (changed.split(found).length !== 2) throw new Error(`Expected once in the statement: ${found}`)
-    return changed.replace(found, () => put)
-  }, text)
 }

@@ -35,6 +35,8 @@ export interface ServerSetup {
   readonly hub?: PosthornOptions
   readonly timeouts?: NonNullable<ServerOptions['timeouts']>
   readonly bodyBytesMax?: number
+  /** How long idle connections are kept when it closes. Default 0: no test waits for them. */
+  readonly lingerMs?: number
   /** What the API connects to instead of the server: a proxy, say. */
   readonly connection?: TestDatabase['connection']
 }
@@ -78,7 +80,7 @@ export function useServers(name: string): ServerFactory {
 async function serve(
   test: TestPosthorn,
   { db, keysDb }: { db: PostgresDatabase; keysDb: PostgresDatabase },
-  { adminKey, freshMs, log, timeouts, bodyBytesMax }: ServerSetup,
+  { adminKey, freshMs, log, timeouts, bodyBytesMax, lingerMs = 0 }: ServerSetup,
   closing: (() => Promise<unknown>)[],
 ): Promise<TestServer> {
   const keys = new KeyRing({ db: keysDb, adminKey, ...(freshMs !== undefined && { freshMs }) })
@@ -89,6 +91,7 @@ async function serve(
     routes,
     keys,
     log: log ?? createLogger(false),
+    lingerMs,
     ...(timeouts && { timeouts }),
     ...(bodyBytesMax && { bodyBytesMax }),
   })

@@ -2,10 +2,15 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import type { ServerAddress } from './server.ts'
 
+type CutMoment = 'before' | 'after' | 'committed'
+
 export interface TestProxy {
   readonly connection: ServerAddress
-  /** Cuts the connection when a client sends `text`: the server never sees it, or has answered it already. */
-  cutAt(text: string, when: 'before' | 'after'): void
+  /**
+   * Cuts the connection when a client sends `text`: the server never sees it, or has answered it already, or has
+   * committed what came with it, of which the client hears nothing.
+   */
+  cutAt(text: string, when: CutMoment): void
   /** Swallows every byte from now on, or only what the server says, and leaves the sockets open. */
   blackhole(what?: 'all' | 'answers'): void
   /** Cuts every connection there is. */
@@ -24,7 +29,7 @@ export interface TestProxy {
 export async function startProxy(server: ServerAddress): Promise<TestProxy> {
   const sockets = new Set<Socket>()
   const clients = new Set<Socket>()
-  let cut: { text: string; when: 'before' | 'after' } | undefined
+  let cut: { text: string; when: CutMoment } | undefined
   let swallowing: 'nothing' | 'all' | 'answers' = 'nothing'
   let resetting = false
 
@@ -37,7 +42,7 @@ export async function startProxy(server: ServerAddress): Promise<TestProxy> {
     const upstream = server.host.startsWith('/')
       ? connect(`${server.host}/.s.PGSQL.${server.port}`)
       : connect(server.port, server.host)
-    let cutting = false
+    let cutting: CutMoment | undefined
     const destroy = () => {
       client.destroy()
       upstream.destroy()
@@ -61,12 +66,13 @@ export async function startProxy(server: ServerAddress): Promise<TestProxy> {
         const { when } = cut
         cut = undefined
         if (when === 'before') return destroy()
-        cutting = true
+        cutting = when
       }
       upstream.write(bytes)
     })
     upstream.on('data', (bytes) => {
-      if (cutting) return destroy()
+      if (cutting === 'after' || (cutting === 'committed' && bytes.includes('COMMIT'))) return destroy()
+      if (cutting !== undefined) return
       if (swallowing === 'nothing') client.write(bytes)
     })
   })

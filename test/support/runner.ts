@@ -9,10 +9,11 @@ import { defineSubscription, type Subscription } from '../../src/domain/subscrip
 export interface FakeRunnerOptions extends Partial<Source> {
   readonly pollMs?: number
   readonly settled?: RunnerOptions['observe']['settled']
+  readonly lost?: RunnerOptions['observe']['lost']
 }
 
 /** A runner without a database: what is not given is what a source does that has nothing and takes everything. */
-export function openRunner({ pollMs = 10, settled, ...given }: FakeRunnerOptions): Runner {
+export function openRunner({ pollMs = 10, settled, lost, ...given }: FakeRunnerOptions): Runner {
   const source: Source = {
     lease: async () => ({ runs: [], again: false }),
     peek: async () => false,
@@ -25,7 +26,7 @@ export function openRunner({ pollMs = 10, settled, ...given }: FakeRunnerOptions
     ...given,
   }
   const quiet = () => undefined
-  const observe = { settled: settled ?? quiet, lost: quiet, trouble: quiet }
+  const observe = { settled: settled ?? quiet, lost: lost ?? quiet, trouble: quiet }
   const runner = new Runner({ source, pollMs, idlePollMs: pollMs, observe })
   onTestFinished(() => runner.stop(0))
   return runner

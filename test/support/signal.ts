@@ -14,11 +14,11 @@ export function createSignal(): Signal {
   return { given, give: () => give() }
 }
 
-/** For what only the server knows: asks again until it holds, and fails with the question after ten seconds. */
+/** For what only the server knows: asks again until it holds, and fails with the question after a minute. */
 export async function eventually(question: string, holds: () => boolean | Promise<boolean>): Promise<void> {
-  for (let asked = 0; asked < 500; asked++) {
+  for (let asked = 0; asked < 3_000; asked++) {
     if (await holds()) return
     await delay(20)
   }
-  throw new Error(`Not so after ten seconds: ${question}`)
+  throw new Error(`Not so after a minute: ${question}`)
 }

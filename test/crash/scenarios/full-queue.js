@@ -20,11 +20,13 @@ export async function run({ connection, seed, secs, overshootMs = 1_000 }) {
     await Promise.all([world.hub.start(), other.start()])
     const result = { acked: [], refused: 0, warned: 0, taken: 0, deepest: 0 }
     const end = monotonicUs() + secs * 1e6
+    // A slow machine fills the queue later.
+    const isOver = () => monotonicUs() >= end && (result.refused > 0 || monotonicUs() >= end + 60e6)
     const publishers = Array.from({ length: publishersMax }, (_, no) =>
-      publishUntil(end, no % 2 === 0 ? world.hub : other, { no, random: createRandom(seed + no), result }),
+      publishUntil(isOver, no % 2 === 0 ? world.hub : other, { no, random: createRandom(seed + no), result }),
     )
-    const workers = Array.from({ length: 16 }, () => workUntil(end, world.hub, result))
-    await Promise.all([...publishers, ...workers, watchUntil(end, world, result)])
+    const workers = Array.from({ length: 16 }, () => workUntil(isOver, world.hub, result))
+    await Promise.all([...publishers, ...workers, watchUntil(isOver, world, result)])
     const { acked, refused, warned, taken, deepest } = result
     const most = depthMax + busiest(acked, overshootMs) + publishersMax * 3
     const violations = await judge(world, result)
@@ -36,8 +38,8 @@ export async function run({ connection, seed, secs, overshootMs = 1_000 }) {
   }
 }
 
-async function publishUntil(end, hub, { no, random, result }) {
-  for (let n = 0; monotonicUs() < end; n++) {
+async function publishUntil(isOver, hub, { no, random, result }) {
+  for (let n = 0; !isOver(); n++) {
     const event = { title: 'task', tags: 'mail', payload: { no, n } }
     const isBatch = random.chance(0.2)
     const key = random.chance(0.3) ? { idempotencyKey: `${no}-${n}` } : {}
@@ -58,17 +60,17 @@ async function publishUntil(end, hub, { no, random, result }) {
 }
 
 /** Too slow for them. */
-async function workUntil(end, hub, result) {
-  while (monotonicUs() < end) {
+async function workUntil(isOver, hub, result) {
+  while (!isOver()) {
     const task = await hub.poll()
-    if (task === undefined) continue
+    if (task === null) continue
     await hub.finalize(task.id)
     result.taken++
   }
 }
 
-async function watchUntil(end, world, result) {
-  while (monotonicUs() < end) {
+async function watchUntil(isOver, world, result) {
+  while (!isOver()) {
     const [{ depth }] = await world.query('select __schema__.queue_depth(0, 100000)::int as depth')
     result.deepest = Math.max(result.deepest, depth)
     await delay(20)

@@ -92,8 +92,11 @@ function countsOf(holds) {
 
 function judgeHold({ verb, heldAt, fence, drainedAt, resumedAt }, history, publications) {
   const mine = history.filter(({ subscription }) => subscription === operated)
+  // Who was publishing as the drain began may be let in with what it finishes.
+  const later = new Set(publications.filter(({ beganAt }) => beganAt > heldAt).map(({ id }) => id))
+  const isHeld = (id) => verb === 'pause' || (id > fence && later.has(id))
   const early = mine.filter(
-    ({ kind, at, id }) => kind === 'begin' && id > fence && at > heldAt + graceUs && at < resumedAt,
+    ({ kind, at, id }) => kind === 'begin' && isHeld(id) && at > heldAt + graceUs && at < resumedAt,
   )
   const found = early.map(({ id, at }) => `${verb}: ${id} began ${(at - heldAt) / 1000} ms after it`)
   if (drainedAt === null) return found

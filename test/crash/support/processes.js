@@ -9,12 +9,12 @@ process.on('exit', () => {
 })
 
 /**
- * Starts a process of `workers/` and waits until it says that it works. It ends by itself when its parent does.
- * @param {string} file
+ * Starts a process and waits until it says that it works. It ends by itself when its parent does.
+ * @param {string | URL} file of `workers/`, or wherever it is
  * @param {object} config
  */
 export async function startProcess(file, config) {
-  const path = fileURLToPath(new URL(`../workers/${file}`, import.meta.url))
+  const path = fileURLToPath(file instanceof URL ? file : new URL(`../workers/${file}`, import.meta.url))
   const child = fork(path, [JSON.stringify(config)], {
     stdio: ['ignore', 'inherit', 'pipe', 'ipc'],
     execArgv: [],
@@ -36,7 +36,10 @@ export async function startProcess(file, config) {
       return child.exitCode === null && child.signalCode === null
     },
     signal: (name) => process.kill(child.pid, name),
-    send: (message) => child.send(message),
+    /** @param {(error: Error | null) => void} [sent] whoever gives it is told of a process that is gone; else it throws */
+    send: (message, sent) => child.send(message, sent),
+    /** @param {(message: unknown) => void} listener of every message from now on */
+    listen: (listener) => child.on('message', listener),
     /** The next message from the process. */
     answer: async () => (await once(child, 'message'))[0],
     /** @returns {Promise<number>} a moment at which it surely still lived */

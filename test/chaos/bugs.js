@@ -1,0 +1,43 @@
+/** Plants one of the bugs of support/planted-bugs.js into the driver's own schema and processes. */
+import { readMigrations } from '../../dist/db/migration-files.js'
+import { Hold } from '../../dist/memory/hold.js'
+import { enqueueAgain } from '../../dist/operations/again-sql.js'
+import { changeStatement, findBug, sqlOf } from '../support/planted-bugs.js'
+
+/** Changes the schema, once. */
+export async function prepareBug(name, { pool, schema }) {
+  if (name === undefined) return
+  for (const text of sqlOf(findBug(name), { schema, migrations: await readMigrations() }))
+    await pool.query(text)
+}
+
+/** Changes statements on their way to the database, in this process. */
+export function plantBug(name, db) {
+  if (name === undefined) return
+  const bug = findBug(name)
+  if (bug.frozenOwner) outliveClaims()
+  if (bug.statements === undefined && bug.again === undefined) return
+  const changed = new Map()
+  const instead = (statement) => {
+    if (!changed.has(statement.name))
+      changed.set(
+        statement.name,
+        changeStatement(bug, statement, { schema: db.schema, fragment: enqueueAgain }),
+      )
+    return changed.get(statement.name)
+  }
+  const wrap = (connection) => ({
+    query: (text, values) => connection.query(text, values),
+    run: (statement, values) => connection.run(instead(statement), values),
+  })
+  const { run, once, transaction } = db
+  db.run = (statement, values) => run.call(db, instead(statement), values)
+  db.once = (statement, values, options) => once.call(db, instead(statement), values, options)
+  db.transaction = (work, options) => transaction.call(db, (tx) => work(wrap(tx)), options)
+}
+
+/** Whoever once had a memory queue goes on with what it has in memory. */
+function outliveClaims() {
+  if (!/memoryHeldMs/.test(Hold.prototype.isOurs)) throw new Error('A hold is no longer judged by its age.')
+  Hold.prototype.isOurs = () => true
+}

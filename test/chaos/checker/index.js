@@ -1,0 +1,54 @@
+/** Judges a history and the final answers of the API. It knows nothing of how the hub works inside. */
+import {
+  findAfterDone,
+  findCompletedTwice,
+  findEarlyReclaims,
+  findOutOfBounds,
+  findRepeats,
+  findStaleOwners,
+  findUnfenced,
+  findWrongEffects,
+} from './attempts.js'
+import { findWrongCounters } from './counters.js'
+import { findDoubled, findLost, findUnexpected } from './loss.js'
+import { readModel } from './model.js'
+import { findDisorder } from './order.js'
+
+/**
+ * @typedef {{ rule: string, text: string, s?: string, id?: number }} Violation
+ * @returns {Violation[]}
+ */
+export function judge(history, answers) {
+  const model = readModel(history)
+  return [
+    ...findLost(model, answers),
+    ...findUnexpected(model),
+    ...findDoubled(model, answers),
+    ...findRepeats(model),
+    ...findEarlyReclaims(model),
+    ...findStaleOwners(model),
+    ...findAfterDone(model),
+    ...findUnfenced(model),
+    ...findCompletedTwice(model),
+    ...findDisorder(model),
+    ...findOutOfBounds(model, answers),
+    ...findWrongEffects(model, answers),
+    ...findWrongCounters(model, answers),
+    ...findBrokenProcesses(model),
+  ]
+}
+
+/** No process ends but by our hand, and no call is answered 500. */
+function findBrokenProcesses(model) {
+  const errors = model.serverErrors.map(({ path, json }) => ({
+    rule: 'server error',
+    text: `${path} was answered 500: ${JSON.stringify(json)}`,
+  }))
+  const deaths = model.deaths
+    .filter(({ code, signal }) => code !== 0 && signal !== 'SIGKILL')
+    .map(({ role, pid, code, signal, complaint }) => ({
+      rule: 'died',
+      text: `${role} (${pid}) ended with ${code ?? signal}: ${complaint ?? ''}`,
+    }))
+  return [...errors, ...deaths]
+}

@@ -1,0 +1,44 @@
+/** A process that serves the API, sends webhooks and does upkeep, on a port that stays the same when it is replaced. */
+import { startApi } from '../../../dist/cli/api.js'
+import { openPosthorn } from '../../../dist/create.js'
+import { KeyRing } from '../../../dist/key-ring.js'
+import { openRecorder } from '../../crash/support/recorder.js'
+import { plantBug } from '../bugs.js'
+import { databaseOf } from './database.js'
+import { watchSleepers } from './sleepers.js'
+import { watchStalls } from './stalls.js'
+
+const config = JSON.parse(process.argv[2])
+const record = openRecorder(config.record)
+process.on('disconnect', () => process.exit(3))
+watchStalls(record)
+
+const { posthorn: hub, db } = await openPosthorn({
+  database: databaseOf(config),
+  schema: config.schema,
+  workerId: config.workerId,
+  log: process.env.POSTHORN_CHAOS_LOG ?? false,
+  pollMs: 20,
+  idlePollMs: 300,
+  poolMax: 10,
+  migrate: false,
+  ...config.hub,
+})
+watchSleepers(db, record)
+plantBug(config.bug, db)
+const keys = new KeyRing({ db, adminKey: undefined })
+await hub.start()
+const api = await startApi({ hub, keys, log: hub.log, address: { host: '127.0.0.1', port: config.port } })
+
+process.once('SIGTERM', stop)
+// A second signal during a slow stop must not end the process by its default action.
+process.on('SIGTERM', () => undefined)
+process.send('ready')
+
+async function stop() {
+  await api.stop()
+  await keys.stop()
+  await hub.stop({ graceMs: 2_000 })
+  record('stopped')
+  process.exit(0)
+}
