@@ -11,5 +11,7 @@ export default defineConfig({
     // Some tests do ten thousand rounds: generous, so that a busy machine does not fail them.
     testTimeout: 240_000,
     hookTimeout: 60_000,
+    // The usual second is too short on a busy machine.
+    expect: { poll: { timeout: 20_000 } },
   },
 })

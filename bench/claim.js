@@ -6,7 +6,7 @@
  * is rolled back, so that all of them meet the same backlog.
  */
 import pg from 'pg'
-import { claimBuffers, claimOnce, holdBack, openBacklog } from './posthorn.js'
+import { admitBuffers, admitOnce, claimBuffers, claimOnce, holdBack, openBacklog } from './posthorn.js'
 import { verdict } from './rounds.js'
 import { givenServers } from './server.js'
 import { formatNumber, formatRow, median } from './table.js'
@@ -38,6 +38,25 @@ const shapes = [
     big: (backlog) =>
       backlog.publishAll(tagged(1_000_000 - waitingCount, (n) => [`user-${n + waitingCount}`])),
   },
+  {
+    // As a runner that finds nothing: it lets in what it can, and claims of that.
+    name: '240,000 keyed arrivals not yet admitted',
+    isAtTheDoor: true,
+    small: (backlog) => backlog.publishEach(waitingCount),
+    big: (backlog) => backlog.publishEach(240_000),
+  },
+  {
+    name: 'beside a queue that drains and holds 100,000',
+    isAtTheDoor: true,
+    small: async (backlog) => {
+      await backlog.holdByDrain(waitingCount)
+      await backlog.publishEach(waitingCount)
+    },
+    big: async (backlog) => {
+      await backlog.holdByDrain(100_000)
+      await backlog.publishEach(waitingCount)
+    },
+  },
 ]
 
 console.log(`\nB7 one claim of up to ${limit}, medians of ${claimCount} claims each`)
@@ -54,7 +73,7 @@ async function measure(shape) {
   await client.connect()
   for (const tags of shape.claims ?? [undefined]) {
     const name = tags === undefined ? shape.name : `${shape.name}: claim ${tags}`
-    report(name, await alternate(client, tags, [small, big]))
+    report(name, await alternate(client, { tags, admits: shape.isAtTheDoor }, [small, big]))
   }
   await client.end()
   await small.close()
@@ -72,8 +91,11 @@ function report(name, [small, big]) {
 async function build(shape, size) {
   const backlog = await openBacklog(servers, (event, attempt) => holdHead(backlog, event, attempt))
   if (size === 'big') await shape.big(backlog)
-  await backlog.publishAll(shape.waiting?.() ?? unkeyed(waitingCount))
-  await backlog.admit()
+  else await shape.small?.(backlog)
+  if (!shape.isAtTheDoor) {
+    await backlog.publishAll(shape.waiting?.() ?? unkeyed(waitingCount))
+    await backlog.admit()
+  }
   const client = new pg.Client(servers.database)
   await client.connect()
   await client.query('vacuum analyze')
@@ -82,11 +104,11 @@ async function build(shape, size) {
   return backlog
 }
 
-async function alternate(client, tags, backlogs) {
+async function alternate(client, how, backlogs) {
   const times = backlogs.map(() => [])
   for (let claim = 0; claim < warmUpCount + claimCount; claim++) {
     for (const at of claim % 2 === 0 ? [0, 1] : [1, 0]) {
-      const { ms, leased } = await rolledBack(client, () => timeClaim(client, backlogs[at].schema, tags))
+      const { ms, leased } = await rolledBack(client, () => timeClaim(client, backlogs[at].schema, how))
       if (leased === 0 || leased > limit) throw new Error(`Expected a claim of 1 to ${limit}, got ${leased}`)
       if (claim >= warmUpCount) times[at].push(ms)
     }
@@ -95,15 +117,21 @@ async function alternate(client, tags, backlogs) {
   for (const [at, { schema }] of backlogs.entries()) {
     const buffers = []
     for (let claim = 0; claim < explainCount; claim++) {
-      buffers.push(await rolledBack(client, () => claimBuffers(client, schema, { limit, tags })))
+      buffers.push(await rolledBack(client, () => countBuffers(client, schema, how)))
     }
     figures.push({ ms: median(times[at]), buffers: median(buffers) })
   }
   return figures
 }
 
-async function timeClaim(client, schema, tags) {
+async function countBuffers(client, schema, { tags, admits }) {
+  const admitted = admits ? await admitBuffers(client, schema) : 0
+  return admitted + (await claimBuffers(client, schema, { limit, tags }))
+}
+
+async function timeClaim(client, schema, { tags, admits }) {
   const begin = performance.now()
+  if (admits) await admitOnce(client, schema)
   const leased = await claimOnce(client, schema, { limit, tags })
   return { ms: performance.now() - begin, leased }
 }

@@ -5,7 +5,18 @@ import { existsSync } from 'node:fs'
 import { cpus, totalmem } from 'node:os'
 import { fileURLToPath } from 'node:url'
 
-const questions = ['drain', 'memory', 'lanes', 'publish', 'latency', 'http', 'webhooks', 'claim', 'snapshot']
+const questions = [
+  'drain',
+  'memory',
+  'lanes',
+  'publish',
+  'filters',
+  'latency',
+  'http',
+  'webhooks',
+  'claim',
+  'snapshot',
+]
 /** Asked only by name: they take long. */
 const byName = ['list', 'load', 'idle', 'prune']
 const here = fileURLToPath(new URL('.', import.meta.url))

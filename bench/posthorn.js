@@ -60,6 +60,30 @@ export const posthorn = {
     }
   },
 
+  /** Publishes to many subscriptions, which look into every event if there is a filter. */
+  async openFiltered(servers, { subscribers, options }) {
+    const schema = nextSchema('posthorn')
+    const pool = openPool(servers)
+    const subscribing = await openHub(servers, schema)
+    for (let n = 0; n < subscribers; n++) {
+      subscribing.on(type, { name: `bench${n}`, ...options }, async () => undefined)
+    }
+    await subscribing.start()
+    await subscribing.stop()
+    const hub = await openHub(servers, schema)
+    return {
+      publish: (event) => hub.publish(toEvent(event)),
+      async owed() {
+        const { rows } = await pool.query(`select sum(cardinality(owed))::int as count from ${schema}.events`)
+        return rows[0].count
+      },
+      async close() {
+        await hub.stop()
+        await close(pool, schema)
+      },
+    }
+  },
+
   /** A running hub; `onRun` is called as the first thing the handler does. */
   async openRunner(servers, onRun) {
     const schema = nextSchema('posthorn')
@@ -175,6 +199,30 @@ export async function openBacklog(servers, handle = () => undefined) {
     async publishAll(events) {
       for (const batch of inBatches(events, 1000)) await publisher.publishMany(batch.map(toEvent))
     },
+    /** Each by itself and with a key of its own, as by as many callers: one row at the door for each. */
+    async publishEach(count) {
+      for (let from = 0; from < count; from += 10_000) {
+        await pool.query(
+          `select ${schema}.publish($1, '{"n": 1}', ordering_key => 'key-' || n, notify => false) from generate_series($2::int, $3) as n`,
+          [type, from, Math.min(count, from + 10_000) - 1],
+        )
+      }
+    },
+    /** Another queue drains, and holds this many arrivals of lanes until it is resumed. */
+    async holdByDrain(count) {
+      await publisher.subscribe('bench.held', { name: 'drained' })
+      await publisher.queues.drain('drained')
+      await pool.query(
+        `insert into ${schema}.runs (subscription, state, event_ids, first_id, ordering_key)
+        select s.no, 'held', array[s.drain_fence + n], s.drain_fence + n, 'key-' || n
+        from ${schema}.subscriptions s, generate_series(1, $1::int) as n
+        where s.name = 'drained'`,
+        [count],
+      )
+      await pool.query(
+        `insert into ${schema}.holding_queues select no from ${schema}.subscriptions where name = 'drained'`,
+      )
+    },
     /** Starts the handlers and stops them when `isDone`; what they held back stays held back. */
     async runUntil(isDone) {
       const hub = await openHub(servers, schema, handle)
@@ -218,6 +266,22 @@ export async function claimBuffers(client, schema, request) {
   await client.query(plans)
   return explainBuffers(client, await claimStatement(schema, request))
 }
+
+/** One admission on `client`, in the caller's transaction, by somebody who has not admitted before. */
+export async function admitOnce(client, schema) {
+  await client.query(admitPlans)
+  await client.query({ name: `${schema}.admit`, text: admitText(schema) })
+}
+
+export async function admitBuffers(client, schema) {
+  await client.query(admitPlans)
+  return explainBuffers(client, { text: admitText(schema), values: [] })
+}
+
+const admitText = (schema) => `select * from ${schema}.admit(null, null, null, null, 10000)`
+
+const admitPlans =
+  'set local jit = off; set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off; set local enable_mergejoin = off'
 
 /** What the library pins for a lease: src/db/postgres.ts. */
 const plans =

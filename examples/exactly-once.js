@@ -1,5 +1,5 @@
 // At-least-once delivery, exactly-once effect: the handler's own transaction also completes the delivery.
-
+import './shared/needs-database.js'
 import pg from 'pg'
 import { createPosthorn } from 'posthorn'
 
@@ -32,6 +32,7 @@ await hub.publishMany([10, 20, 30].map((amount) => ({ type: 'payment.received', 
 while (done < 3) await new Promise((resolve) => setTimeout(resolve, 10))
 const { rows } = await pool.query('select amount from balance')
 console.log(`balance: ${rows[0].amount}`)
+await hub.unsubscribe('bookkeeping')
 await hub.stop()
 await pool.query('drop table balance')
 await pool.end()

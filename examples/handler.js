@@ -17,4 +17,5 @@ await hub.start()
 await hub.publish({ type: 'order.created', payload: { order: 7, total: 120 } })
 await once(hub.events, 'settled') // the first attempt: it failed, and is due again in 100 ms
 await once(hub.events, 'settled') // the second one
+await hub.unsubscribe('receipt') // else it would go on being owed orders
 await hub.stop()

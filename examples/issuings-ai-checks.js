@@ -1,4 +1,5 @@
 // At most two checks at once over all processes, in order per application; what has expired is skipped and told.
+import './shared/needs-database.js'
 import pg from 'pg'
 import { createPosthorn } from 'posthorn'
 
@@ -7,7 +8,6 @@ await pool.query(`create table issuing_check (trigger_id text primary key, work_
   insert into issuing_check values ('other-1', 'NEW'), ('other-2', 'NEW')`) // two are under way
 const hub = await createPosthorn({ database: pool })
 const checked = []
-
 hub.on('issuings-ai-checks', { name: 'ai-checks' }, async ({ payload }, attempt) => {
   if (!(await begin(payload.triggerId))) return attempt.snooze(100) // it stays the first of its application
   checked.push(payload.triggerId)
@@ -25,10 +25,10 @@ while (checked.length < 2) await new Promise((resolve) => setTimeout(resolve, 10
 const { deadLetters } = await hub.deadLetters({ kind: 'expired' })
 const expired = deadLetters.map(({ eventText }) => JSON.parse(eventText).payload.triggerId)
 console.log(`checked: ${checked}; expired: ${expired}`)
+for (const name of ['ai-checks', 'on-call']) await hub.unsubscribe(name)
 await hub.stop()
 await pool.query('drop table issuing_check')
 await pool.end()
-
 /** One transaction: the next process counts only after this one has added. */
 async function begin(triggerId) {
   const id = pg.escapeLiteral(triggerId)

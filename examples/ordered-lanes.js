@@ -23,4 +23,5 @@ await hub.publishMany([
 while (log.alice.length < 3 || log.bob.length < 1) await new Promise((resolve) => setTimeout(resolve, 10))
 console.log(`alice: ${log.alice.join(', ')}`)
 console.log(`bob: ${log.bob.join(', ')}`)
+await hub.unsubscribe('ledger')
 await hub.stop()

@@ -1,5 +1,5 @@
 // The outbox without an outbox table: the order and its event commit together, or neither exists.
-
+import './shared/needs-database.js'
 import pg from 'pg'
 import { createPosthorn } from 'posthorn'
 
@@ -16,6 +16,7 @@ await placeOrder(2)
 
 while (seen.length < 2) await new Promise((resolve) => setTimeout(resolve, 10))
 console.log(`shipped: ${seen.sort().join(', ')}`)
+await hub.unsubscribe('shipping')
 await hub.stop()
 await pool.query('drop table orders')
 await pool.end()

@@ -1,4 +1,5 @@
 // Receives webhooks with Fastify: verify the raw body, keep each id once, answer at once, notice gaps.
+import './shared/needs-database.js'
 import Fastify from 'fastify'
 import pg from 'pg'
 import { inbox, inboxTable, LaneChecker, sign, verify } from 'posthorn/webhooks'
@@ -8,7 +9,6 @@ const secrets = (process.env.WEBHOOK_SECRETS ?? `whsec_${btoa(crypto.randomUUID(
 const pool = new pg.Pool({ connectionString: process.env.DATABASE_URL })
 await pool.query(`${inboxTable}; create table if not exists todo (body json)`)
 const lanes = new LaneChecker({ start: 'anywhere' })
-
 // Fastify would parse the body, and what was signed are its bytes.
 const app = Fastify({ bodyLimit: 2_000_000 })
 app.removeAllContentTypeParsers()

@@ -1,4 +1,5 @@
 // Receives webhooks with Node alone: verify the raw body, let each id count once, answer at once.
+import './shared/needs-database.js'
 import { createServer } from 'node:http'
 import { buffer } from 'node:stream/consumers'
 import pg from 'pg'
@@ -7,7 +8,6 @@ import { inbox, inboxTable, sign, verify } from 'posthorn/webhooks'
 const secret = process.env.WEBHOOK_SECRET ?? `whsec_${btoa(crypto.randomUUID())}`
 const pool = new pg.Pool({ connectionString: process.env.DATABASE_URL })
 await pool.query(`${inboxTable}; create table if not exists payments (amount int)`)
-
 const server = createServer(async (request, response) => {
   const status = await receive(request).catch(({ code }) => (code === 'BAD_SIGNATURE' ? 401 : 500))
   response.writeHead(status).end()

@@ -9,11 +9,11 @@ const lockStamp = join(root, 'node_modules', '.posthorn-lock')
 const lock = readFileSync(join(root, 'package-lock.json'), 'utf8')
 
 if (!existsSync(lockStamp) || readFileSync(lockStamp, 'utf8') !== lock) {
-  // Not `npm ci`: it refuses a lock file made where a registry lacked the binaries of some other platform.
-  run('npm', ['install', '--no-save', '--no-audit', '--no-fund', '--ignore-scripts', '--include=dev'])
+  run('npm', ['ci', '--no-audit', '--no-fund', '--ignore-scripts', '--include=dev'])
   writeFileSync(lockStamp, lock)
 }
-if (newest(join(root, 'src')) > newest(join(root, 'dist'))) run('npm', ['run', '--silent', 'build'])
+const sources = ['src', 'migrations', 'scripts'].map((folder) => newest(join(root, folder)))
+if (Math.max(...sources) > newest(join(root, 'dist'))) run('npm', ['run', '--silent', 'build'])
 
 function newest(path) {
   if (!existsSync(path)) return 0

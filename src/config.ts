@@ -1,9 +1,13 @@
 import { hostname } from 'node:os'
 import type pg from 'pg'
+import { checkDatabaseUrl } from './db/database-url.ts'
+import { quoteSchema } from './db/identifier.ts'
 import { readCidrs } from './dispatch/allowed-cidrs.ts'
 import { parseVaultKeys } from './dispatch/vault.ts'
 import type { Catalogue } from './domain/catalogue.ts'
+import { checkOptions, type NamesOf } from './domain/known-names.ts'
 import * as retention from './domain/retention.ts'
+import { type Setting, settingOf, wholeSetting } from './domain/setting.ts'
 import { integer, webhookTimeoutMsDefault, webhookTimeoutMsRange } from './domain/subscription.ts'
 import { toDetail } from './domain/text.ts'
 import { PosthornError } from './errors.ts'
@@ -15,7 +19,7 @@ export interface PosthornOptions<C extends Catalogue = Catalogue> extends retent
   readonly database?: string | pg.PoolConfig | pg.Pool | undefined
   /** Where the embedded database keeps its data (POSTHORN_DATA_DIR). Default `./posthorn-data`. */
   readonly dataDirectory?: string
-  /** The schema that holds all tables. Default `posthorn`. */
+  /** The schema that holds all tables (POSTHORN_SCHEMA). Default `posthorn`. */
   readonly schema?: string
   /** 0 to 1023: the high bits of event ids. Fixed when the schema is created. Default 0. */
   readonly shard?: number
@@ -23,7 +27,7 @@ export interface PosthornOptions<C extends Catalogue = Catalogue> extends retent
   readonly events?: C
   /** Bury events that no subscription wants, instead of completing them. Default `false`. */
   readonly requireRoute?: boolean
-  /** Apply pending migrations when opening. Default `true`. */
+  /** Apply pending migrations when opening (POSTHORN_MIGRATE). Default `true`. */
   readonly migrate?: boolean
   /** Run reclaim, expiry and the other upkeep in this process. Default `true`. */
   readonly upkeep?: boolean
@@ -48,9 +52,9 @@ export interface PosthornOptions<C extends Catalogue = Catalogue> extends retent
   readonly pollMs?: number
   /** Polling when idle, at most. Default 1,000. */
   readonly idlePollMs?: number
-  /** Connections to the database at most. Default 20. */
+  /** Connections to the database at most (POSTHORN_POOL_MAX). Default 20. */
   readonly poolMax?: number
-  /** `false` sends no named statements, for PgBouncer before 1.21. Default `true`. */
+  /** `false` sends no named statements, for PgBouncer before 1.21 (POSTHORN_PREPARED). Default `true`. */
   readonly prepared?: boolean
   /** How long one statement may run. Default 10,000. */
   readonly statementTimeoutMs?: number
@@ -82,77 +86,73 @@ export interface Config extends retention.RetentionConfig {
 }
 
 const shardMax = 1023
+const [webhookTimeoutMsMin, webhookTimeoutMsMax] = webhookTimeoutMsRange
+const webhookTimeoutMs = {
+  usual: webhookTimeoutMsDefault,
+  min: webhookTimeoutMsMin,
+  max: webhookTimeoutMsMax,
+}
 
 export function readConfig(
   options: PosthornOptions<Catalogue>,
   env: NodeJS.ProcessEnv = process.env,
 ): Config {
-  for (const name of Object.keys(options)) {
-    if (!optionNames.includes(name)) {
-      throw new PosthornError('BAD_OPTION', {
-        option: name,
-        expected: `one of ${optionNames.join(', ')}`,
-        value: name,
-      })
-    }
-  }
-  const pollMs = integer('pollMs', options.pollMs ?? number(given(env.POLL_INTERVAL_MS)) ?? 100, 1, 60_000)
+  checkOptions(options, optionTable, 'createPosthorn')
+  checkCatalogue(options.events)
+  const setting = (option: keyof PosthornOptions, variable: string) =>
+    settingOf(option, options[option], variable, env)
+  const pollMs = wholeSetting(setting('pollMs', 'POLL_INTERVAL_MS'), { usual: 100, min: 1, max: 60_000 })
   return Object.freeze({
-    database: options.database ?? databaseUrl(given(env.DATABASE_URL)),
-    dataDirectory: text(
-      'dataDirectory',
-      options.dataDirectory ?? given(env.POSTHORN_DATA_DIR) ?? './posthorn-data',
-    ),
-    schema: options.schema ?? 'posthorn',
+    database: databaseOption(options.database) ?? checkDatabaseUrl(given(env.DATABASE_URL)),
+    dataDirectory: textSetting(setting('dataDirectory', 'POSTHORN_DATA_DIR'), './posthorn-data'),
+    schema: schemaSetting(setting('schema', 'POSTHORN_SCHEMA')),
     shard: integer('shard', options.shard ?? 0, 0, shardMax),
     requireRoute: flag('requireRoute', options.requireRoute ?? false),
-    migrate: flag('migrate', options.migrate ?? true),
+    migrate: flagSetting(setting('migrate', 'POSTHORN_MIGRATE'), true),
     upkeep: flag('upkeep', options.upkeep ?? true),
     dispatcher: flag('dispatcher', options.dispatcher ?? true),
-    secretKey: secretKey(options.secretKey ?? given(env.POSTHORN_SECRET_KEY)),
-    allowCidrs: readCidrs(options.allowCidrs ?? given(env.POSTHORN_ALLOW_CIDRS) ?? []),
-    webhookTimeoutMs: integer(
-      'webhookTimeoutMs',
-      options.webhookTimeoutMs ?? number(given(env.WEBHOOK_TIMEOUT_MS)) ?? webhookTimeoutMsDefault,
-      ...webhookTimeoutMsRange,
-    ),
-    batchSize: integer('batchSize', options.batchSize ?? number(given(env.BATCH_SIZE)) ?? 20, 1, 1_000),
-    log: level('log', options.log ?? given(env.LOG_LEVEL) ?? 'warn'),
+    secretKey: secretKey(setting('secretKey', 'POSTHORN_SECRET_KEY')),
+    allowCidrs: allowedCidrs(setting('allowCidrs', 'POSTHORN_ALLOW_CIDRS')),
+    webhookTimeoutMs: wholeSetting(setting('webhookTimeoutMs', 'WEBHOOK_TIMEOUT_MS'), webhookTimeoutMs),
+    batchSize: wholeSetting(setting('batchSize', 'BATCH_SIZE'), { usual: 20, min: 1, max: 1_000 }),
+    log: logOption(setting('log', 'LOG_LEVEL')),
     workerId: text('workerId', options.workerId ?? `${hostname()}:${process.pid}`),
     pollMs,
     idlePollMs: integer('idlePollMs', options.idlePollMs ?? Math.max(1_000, pollMs), pollMs, 60_000),
-    poolMax: integer('poolMax', options.poolMax ?? 20, 2, 1_000),
-    prepared: flag('prepared', options.prepared ?? true),
+    poolMax: wholeSetting(setting('poolMax', 'POSTHORN_POOL_MAX'), { usual: 20, min: 2, max: 1_000 }),
+    prepared: flagSetting(setting('prepared', 'POSTHORN_PREPARED'), true),
     statementTimeoutMs: integer('statementTimeoutMs', options.statementTimeoutMs ?? 10_000, 100, 3_600_000),
     overdueAfterMs: integer('overdueAfterMs', options.overdueAfterMs ?? 1_200_000, 1_000, 31_536_000_000),
     ...retention.readRetention(options, env, text),
   })
 }
 
-export const optionNames: readonly string[] = [
-  'database',
-  'dataDirectory',
-  'schema',
-  'shard',
-  'events',
-  'requireRoute',
-  'migrate',
-  'upkeep',
-  'dispatcher',
-  'secretKey',
-  'allowCidrs',
-  'webhookTimeoutMs',
-  'batchSize',
-  'log',
-  'workerId',
-  'pollMs',
-  'idlePollMs',
-  'poolMax',
-  'prepared',
-  'statementTimeoutMs',
-  'overdueAfterMs',
-  ...retention.retentionOptionNames,
-]
+const optionTable: NamesOf<PosthornOptions> = {
+  database: true,
+  dataDirectory: true,
+  schema: true,
+  shard: true,
+  events: true,
+  requireRoute: true,
+  migrate: true,
+  upkeep: true,
+  dispatcher: true,
+  secretKey: true,
+  allowCidrs: true,
+  webhookTimeoutMs: true,
+  batchSize: true,
+  log: true,
+  workerId: true,
+  pollMs: true,
+  idlePollMs: true,
+  poolMax: true,
+  prepared: true,
+  statementTimeoutMs: true,
+  overdueAfterMs: true,
+  ...retention.retentionOptions,
+}
+
+export const optionNames: readonly string[] = Object.keys(optionTable)
 
 const roles = ['api', 'dispatcher', 'upkeep'] as const
 export type Role = (typeof roles)[number]
@@ -165,7 +165,6 @@ export interface ServerConfig {
   readonly roles: readonly Role[]
   readonly adminKey: string | undefined
   readonly database: string | undefined
-  readonly dataDirectory: string | undefined
   readonly logLevel: string
 }
 
@@ -175,8 +174,7 @@ export function readServerConfig(env: NodeJS.ProcessEnv = process.env): ServerCo
     host: text('HOST', given(env.HOST) ?? '127.0.0.1'),
     roles: rolesOf(given(env.POSTHORN_ROLES) ?? roles.join(',')),
     adminKey: given(env.POSTHORN_ADMIN_KEY),
-    database: databaseUrl(given(env.DATABASE_URL)),
-    dataDirectory: given(env.POSTHORN_DATA_DIR),
+    database: checkDatabaseUrl(given(env.DATABASE_URL)),
     logLevel: level('LOG_LEVEL', given(env.LOG_LEVEL) ?? 'info'),
   })
 }
@@ -186,7 +184,7 @@ export function readPort(env: NodeJS.ProcessEnv = process.env): number {
   return port(given(env.PORT) ?? '8080')
 }
 
-export const databaseVariables: readonly string[] = ['DATABASE_URL', 'POSTHORN_DATA_DIR']
+export const databaseVariables: readonly string[] = ['DATABASE_URL', 'POSTHORN_DATA_DIR', 'POSTHORN_SCHEMA']
 
 export const serverVariables: readonly string[] = [
   'PORT',
@@ -201,6 +199,10 @@ export const serverVariables: readonly string[] = [
 /** With what `serve` hands on to the hub without looking at it. */
 export const environmentVariables: readonly string[] = [
   ...serverVariables,
+  'POSTHORN_SCHEMA',
+  'POSTHORN_MIGRATE',
+  'POSTHORN_POOL_MAX',
+  'POSTHORN_PREPARED',
   'POSTHORN_SECRET_KEY',
   'POSTHORN_ALLOW_CIDRS',
   'WEBHOOK_TIMEOUT_MS',
@@ -219,39 +221,29 @@ function port(value: string): number {
   throw new PosthornError('BAD_OPTION', { option: 'PORT', expected: 'a port from 0 to 65535', value })
 }
 
-/**
- * The driver would take other texts for the name of a database on a host called base. Paths of sockets are its own
- * second form. Nothing of what was given is shown but the scheme: a password may stand anywhere in it.
- */
-function databaseUrl(value: string | undefined): string | undefined {
-  if (value === undefined || /^(\/|socket:)/.test(value)) return value
-  const scheme = /^[a-z][a-z0-9+.-]*:\/\//i.exec(value)?.[0].toLowerCase()
-  const isOurs = scheme === 'postgres://' || scheme === 'postgresql://'
-  if (isOurs && isReadable(value)) return value
-  throw new PosthornError('BAD_OPTION', {
-    option: 'DATABASE_URL',
-    expected: 'a postgres:// or postgresql:// URL',
-    value: isOurs ? 'one that cannot be read' : scheme === undefined ? 'something else' : `${scheme}…`,
-  })
+/** Its value is not shown: a password may stand in it. */
+function databaseOption(value: PosthornOptions['database']): PosthornOptions['database'] {
+  if (value == null || typeof value === 'string') return value
+  if (typeof value === 'object' && !Array.isArray(value)) return value
+  const expected = 'a URL, connection parameters or a pg.Pool'
+  throw new PosthornError('BAD_OPTION', { option: 'database', expected, value: `a ${typeof value}` })
 }
 
-/** As the driver reads it, for which a URL may have a user and no host. */
-function isReadable(url: string): boolean {
-  try {
-    const { username, password } = new URL(url.replaceAll(' ', '%20').replace('@/', '@host/'))
-    // Of a percent sign without two digits the driver makes one that it can read.
-    const percents = /%(?![0-9a-f]{2})/gi
-    for (const part of [username, password]) decodeURIComponent(part.replace(percents, '%25'))
-    return true
-  } catch {
-    return false
-  }
+function checkCatalogue(events: Catalogue | undefined): void {
+  if (events == null || typeof events.validate === 'function') return
+  const expected = 'a catalogue made by defineEvents'
+  throw new PosthornError('BAD_OPTION', { option: 'events', expected, value: toDetail(events) })
 }
 
 /** Its form is checked here, its value is shown nowhere. */
-function secretKey(value: string | undefined): string | undefined {
-  if (value !== undefined) parseVaultKeys(value)
-  return value
+function secretKey({ name, value }: Setting): string | undefined {
+  if (value === undefined) return undefined
+  parseVaultKeys(value as string, name)
+  return value as string
+}
+
+function allowedCidrs({ name, value = [] }: Setting): readonly string[] {
+  return readCidrs(name, value as string | readonly string[])
 }
 
 function rolesOf(list: string): Role[] {
@@ -270,13 +262,27 @@ function level<Value extends LogOption>(option: string, value: Value): Value {
   throw new PosthornError('BAD_OPTION', { option, expected, value: toDetail(value) })
 }
 
-function number(value: string | undefined): number | undefined {
-  return value === undefined ? undefined : Number(value)
+function logOption({ name, value = 'warn' }: Setting): LogOption {
+  return level(name, value as LogOption)
+}
+
+function textSetting({ name, value }: Setting, usual: string): string {
+  return text(name, value ?? usual)
 }
 
 function text(option: string, value: unknown): string {
   if (typeof value === 'string' && value.length > 0 && value.length <= 255) return value
   throw new PosthornError('BAD_OPTION', { option, expected: '1 to 255 characters', value: toDetail(value) })
+}
+
+/** Variables hold flags as text. */
+function flagSetting({ name, value }: Setting, usual: boolean): boolean {
+  return flag(name, value === 'true' || (value === 'false' ? false : (value ?? usual)))
+}
+
+function schemaSetting({ name, value = 'posthorn' }: Setting): string {
+  quoteSchema(value as string, name)
+  return value as string
 }
 
 function flag(option: string, value: unknown): boolean {

@@ -1,4 +1,5 @@
 import { type Config, type PosthornOptions, readConfig } from './config.ts'
+import type { EmbeddedServer } from './db/embedded.ts'
 import { checkSchema, migrate } from './db/migrate.ts'
 import { openDatabase } from './db/open.ts'
 import type { PostgresDatabase } from './db/postgres.ts'
@@ -20,6 +21,7 @@ export async function createPosthorn<const C extends Catalogue = Catalogue>(
 export interface OpenedPosthorn<C extends Catalogue> {
   readonly posthorn: Posthorn<C>
   readonly db: PostgresDatabase
+  readonly embedded: EmbeddedServer | undefined
 }
 
 export async function openPosthorn<const C extends Catalogue = Catalogue>(
@@ -35,7 +37,7 @@ export async function openPosthorn<const C extends Catalogue = Catalogue>(
     const posthorn = new Posthorn<C>({
       ...{ config, log, db, embedded, vault, databaseAddresses, catalogue: options.events },
     })
-    return { posthorn, db }
+    return { posthorn, db, embedded }
   } catch (error) {
     await close()
     throw error

@@ -98,7 +98,7 @@ export class Directory {
     change: (before: Subscriber) => Partial<SubscriberDefinition> & { status?: SetStatus },
   ): Promise<Subscriber> {
     const changed = await changeSubscriber(this.#db, which, async (tx, before) => {
-      const { definition, endpoint = before.endpoint, status } = change(before)
+      const { definition, endpoint = null, status } = change(before)
       if (definition !== undefined) await redefine(tx, this.#db, { definition, endpoint })
       if (status !== undefined) await setStatus(tx, this.#db, { id: which.id, status })
       return (await getSubscriber(tx, this.#db, which.id)) as Subscriber

@@ -21,7 +21,8 @@ const errors = {
   FORBIDDEN: { status: 403, message: 'This needs the scope {scope}, which the key {key} does not have.' },
   FOREIGN_REQUEST: {
     status: 403,
-    message: 'Without API keys only this machine is answered, and {header} is {value}: create a key first.',
+    message:
+      'Without API keys only this machine is answered, and {header} is {value}: create a key first: posthorn keys create --name admin --scopes admin.',
   },
   RATE_LIMITED: {
     status: 429,
@@ -61,6 +62,11 @@ const errors = {
     status: 503,
     message: 'The lease on event {eventId} is being settled by a transaction that has not ended: try again.',
   },
+  STALE_SNAPSHOT: {
+    status: 409,
+    message:
+      'The transaction is {isolation} and ran a statement before completeIn, so it cannot see whether its lease holds: call completeIn first, or use READ COMMITTED.',
+  },
   AMBIGUOUS_LEASE: {
     status: 409,
     message: 'Event {eventId} is leased through several subscriptions ({subscriptions}): say which.',
@@ -73,7 +79,7 @@ const errors = {
   QUEUE_ELSEWHERE: {
     status: 409,
     message:
-      'The event is owed to nobody but the queue {queue}, which is in the memory of another process: publish it there.',
+      'The queue {queue} is in the memory of another process: publish to it, or record its checkpoint, there.',
   },
   QUEUE_IN_MEMORY: {
     status: 422,
@@ -112,8 +118,23 @@ const errors = {
     status: 503,
     message: 'More than {bytesMax} bytes of requests are being worked on: try again.',
   },
+  PIPELINE_FULL: {
+    status: 429,
+    message:
+      'More than {requestsMax} requests on this connection wait for their answers: wait for some of them, or open another connection.',
+  },
   STOPPED: { status: 503, message: 'This hub is stopped.' },
   DATABASE_UNAVAILABLE: { status: 503, message: 'The database cannot be reached: {reason}.' },
+  STATEMENT_TIMEOUT: {
+    status: 503,
+    message:
+      'The database did not finish this in the time that a statement has, so nothing of it was done: ask for less at once, or try again when it is less busy.',
+  },
+  DISK_FULL: {
+    status: 503,
+    message:
+      'The disk of the database is full, so nothing can be stored: free some room there, then try again.',
+  },
   COMMIT_UNKNOWN: {
     status: 504,
     message:

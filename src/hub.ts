@@ -3,9 +3,15 @@ import type { Database } from './db/database.ts'
 import type { Directory } from './directory.ts'
 import type { Catalogue, EventToPublish } from './domain/catalogue.ts'
 import type { EventInput } from './domain/event.ts'
+import { checkOptions } from './domain/known-names.ts'
 import type { RecoverOptions, ReplayOptions } from './domain/replay.ts'
 import type { StoredEvent } from './domain/stored-event.ts'
-import { defineSubscription, type Subscription, type SubscriptionOptions } from './domain/subscription.ts'
+import {
+  defineSubscription,
+  type Subscription,
+  type SubscriptionOptions,
+  typesOf,
+} from './domain/subscription.ts'
 import { toReason } from './domain/text.ts'
 import { PosthornError } from './errors.ts'
 import type { Memory } from './memory/memory.ts'
@@ -17,7 +23,13 @@ import { type Cancelled, cancelEvents } from './operations/cancel.ts'
 import * as letters from './operations/dead-letters.ts'
 import * as eventTypes from './operations/event-type.ts'
 import { type EventDetails, getEvent } from './operations/events.ts'
-import { type EventFilter, type EventPage, listEvents } from './operations/list-events.ts'
+import {
+  type EventFilter,
+  type EventPage,
+  listEvents,
+  listUnfinished,
+  type UnfinishedPage,
+} from './operations/list-events.ts'
 import { type Redriven, redrive } from './operations/redrive.ts'
 import { reset } from './operations/reset.ts'
 import { type PayloadSearch, type PayloadSearchPage, searchPayload } from './operations/search-payload.ts'
@@ -32,6 +44,7 @@ import {
 import type { PublishedEvent, Publisher, PublishOptions } from './publish/publisher.ts'
 import { type FinalizeOptions, Polling, type PollOptions } from './pull/polling.ts'
 import type { Pull } from './pull/pull.ts'
+import type { RecentSettlements } from './pull/recent-settlements.ts'
 import type { Endpoints } from './push/endpoints.ts'
 import { Queues } from './queues.ts'
 import { Readiness } from './readiness.ts'
@@ -48,13 +61,14 @@ export type { EventDetails } from './operations/events.ts'
 export type { LeaseClaim } from './operations/find-leases.ts'
 export type { DeliveryAttempt, DeliveryDetails } from './operations/get-delivery.ts'
 export type { DeliveryFilter } from './operations/list-deliveries.ts'
-export type { EventFilter } from './operations/list-events.ts'
+export type { EventFilter, UnfinishedPage } from './operations/list-events.ts'
 export type { LaneDetails, LaneFilter } from './operations/list-lanes.ts'
 export type { ListedDelivery } from './operations/listed-delivery.ts'
 export type { Published } from './operations/publish.ts'
 export type { SettlementRecord } from './operations/settlement-record.ts'
 export type { Subscriber } from './operations/subscribers.ts'
 export type { Reply, Report } from './pull/settler.ts'
+export type { EndpointWish } from './push/endpoints.ts'
 export type { Checkpoint, Queue, QueuedEvent, Recovery } from './queues.ts'
 export type { Replay, ReplayCount } from './replays.ts'
 export type { FinalizeOptions, HubEvents, PollOptions, Storage }
@@ -66,9 +80,13 @@ export interface HubParts {
   readonly metrics: Metrics
   readonly worker: () => Promise<number>
   readonly buried: (burial: Burial) => void
+  /** A lease failed, perhaps after its commit. */
+  readonly lost: (worker: number, token: number) => void
   readonly directory: Directory
   readonly endpoints: Endpoints
   readonly pull: Pull
+  /** What `finalize` has settled. */
+  readonly recent: RecentSettlements
   readonly retention: Retention
   readonly memory: Memory
   /** Throws unless the database answers and its schema is what this version expects. */
@@ -143,7 +161,7 @@ export class Hub<C extends Catalogue = Catalogue> {
 
   /** Creates or changes a durable pull subscription. */
   async subscribe(types: string | readonly string[], options: SubscriptionOptions): Promise<Subscription> {
-    const definition = defineSubscription('pull', typeof types === 'string' ? [types] : types, options)
+    const definition = defineSubscription('pull', typesOf(types), options)
     const { subscription } = await upsertSubscription(this.#parts.db, definition)
     this.#parts.directory.forget()
     return subscription
@@ -151,6 +169,14 @@ export class Hub<C extends Catalogue = Catalogue> {
 
   /** Ends a subscription: what still waits for it is cancelled, and stays visible. */
   async unsubscribe(name: string): Promise<void> {
+    if (name === 'work') {
+      const expected = 'a subscription that can be ended'
+      throw new PosthornError('BAD_OPTION', {
+        option: 'name',
+        expected,
+        value: 'work, where all tagged events go',
+      })
+    }
     const no = await deleteSubscription(this.#parts.db, this.#parts.db, { name })
     this.#parts.directory.forget()
     if (no === undefined) throw new PosthornError('NOT_FOUND', { what: 'subscription', id: name })
@@ -174,27 +200,39 @@ export class Hub<C extends Catalogue = Catalogue> {
     return eventTypes.listEventTypes(this.#parts.db)
   }
 
-  /** Leases the oldest event that waits, or undefined. This hub remembers the lease for `finalize`. */
-  poll(options?: PollOptions): Promise<StoredEvent | undefined> {
+  /** Leases the oldest event that waits, or null. This hub remembers the lease for `finalize`. */
+  poll(options?: PollOptions): Promise<StoredEvent | null> {
     return this.#polling.poll(options)
   }
 
   /**
    * Ends what `poll` leased: completed, or with errors for good, as a dead letter. Doing it twice is doing it
-   * once. Throws LEASE_LOST when the lease went to another, was buried, or ended otherwise; AMBIGUOUS_LEASE when
+   * once, and what this hub has not polled is left alone. Throws LEASE_LOST when the lease went to another, was buried, or ended otherwise; AMBIGUOUS_LEASE when
    * the event is held through several subscriptions and none is named.
    */
   finalize(eventId: number, errors?: readonly unknown[], options?: FinalizeOptions): Promise<void> {
     return this.#polling.finalize(eventId, errors, options)
   }
 
+  /** Hands back what `poll` leased and nobody finalized. */
+  protected stopPolling(): Promise<void> {
+    return this.#polling.stop()
+  }
+
   /** An event with where it stands, its deliveries and, if asked for, its log; undefined if there is none. */
-  event(id: number, { logs = false }: { logs?: boolean } = {}): Promise<EventDetails | undefined> {
+  async event(id: number, options: { readonly logs?: boolean } = {}): Promise<EventDetails | undefined> {
+    checkOptions(options, { logs: true }, 'event')
+    const { logs = false } = options
     return getEvent(this.#parts.db, { id, logs: logs ? 'with' : 'without' })
   }
 
   listEvents(filter?: EventFilter): Promise<EventPage> {
     return listEvents(this.#parts.db, filter)
+  }
+
+  /** The ids of events that match and are not finished: what can be cancelled. */
+  listUnfinished(filter: EventFilter): Promise<UnfinishedPage> {
+    return listUnfinished(this.#parts.db, filter)
   }
 
   /** Events whose payload has certain values at certain paths, looked for within bounds. */
@@ -294,7 +332,7 @@ export class Hub<C extends Catalogue = Catalogue> {
     return redriveOne(this.#parts.db, id, by)
   }
 
-  /** The same for those that match, up to 1,000, in the order of their events. */
+  /** The same for those that match, up to 1,000, in the order of their events. The filter must leave something out. */
   retryDeadLetters(filter: letters.DeadLetterFilter, by = 'library'): Promise<RedrivenSome> {
     return redriveSome(this.#parts.db, filter, { by, max: redrivenMax })
   }

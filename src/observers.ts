@@ -2,6 +2,7 @@ import type { EventEmitter } from 'node:events'
 import type { RunnerObserver } from './consume/runner.ts'
 import type { SettleDelivery } from './consume/source.ts'
 import type { LeasedDelivery } from './domain/delivery.ts'
+import { idJump } from './domain/id.ts'
 import type { Subscription } from './domain/subscription.ts'
 import type { MemoryObserver } from './memory/memory.ts'
 import type { Alerts } from './observe/alerts.ts'
@@ -11,7 +12,7 @@ import type { Logger } from './observe/log.ts'
 import type { Metrics } from './observe/metrics.ts'
 import type { PullSettled } from './pull/settler.ts'
 import type { PushObserver } from './push/push.ts'
-import type { RetentionObserver } from './retention/retention.ts'
+import type { UnknownLeasesOptions } from './upkeep/unknown-leases.ts'
 import type { UpkeepObserver } from './upkeep/upkeep.ts'
 
 export interface Hooks {
@@ -218,11 +219,30 @@ export function observeUpkeep(hooks: Hooks & { readonly wake: () => void }): Upk
         hooks.events.emit('drained', { queue })
       }
     },
+    asleep: (sleepers) => {
+      for (const { kind, name, key } of sleepers) {
+        metrics.wakeUpsLost.inc({ kind })
+        log.error(
+          { subscription: name, kind, key },
+          'A wake-up was lost: deliveries waited and nothing would have sent them. Upkeep has mended it; please report it.',
+        )
+      }
+      wake()
+    },
     overdue: (attempts) => {
       for (const { key, name, type, eventId, worker, pickedAt } of attempts) {
         const details = { eventId, workerId: worker, pickedAt: pickedAt.toISOString() }
         alerts.raise({ kind: 'posthorn.attempt.overdue', subscription: name, type, details, key })
       }
+    },
+    promoted: (timeline) => {
+      log.warn({ timeline, idJump }, 'Another database server took over: event ids go on after a jump')
+      const about = { kind: 'posthorn.database.promoted', subscription: '' } as const
+      alerts.raise({
+        ...about,
+        details: { subscription: null, timeline, idJump },
+        key: `timeline ${timeline}`,
+      })
     },
     abandoned: (names) => {
       for (const name of names) {
@@ -234,14 +254,17 @@ export function observeUpkeep(hooks: Hooks & { readonly wake: () => void }): Upk
   return guarded(observer, log)
 }
 
-/** The same for pruning: what could not be removed is kept, and told. */
-export function observeRetention(metrics: Metrics, log: Logger): RetentionObserver {
+/** The same for leases that this process did not know of. */
+export function observeUnknownLeases(
+  log: Logger,
+  wake: () => void,
+): Pick<UnknownLeasesOptions, 'handedBack' | 'trouble'> {
   return {
-    pruned: (table, rows) => metrics.pruned.inc({ table }, rows),
-    failed: (error, doing) => {
-      metrics.pruneFailures.inc()
-      log.error({ err: error, doing }, 'Trouble while pruning')
+    handedBack: (runs) => {
+      log.warn({ runs }, 'Leases whose answer was lost were handed back')
+      wake()
     },
+    trouble: (error, doing) => log.error({ err: error, doing }, 'Trouble while working'),
   }
 }
 

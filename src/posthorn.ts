@@ -13,7 +13,7 @@ import type { EventInput, NewEvent } from './domain/event.ts'
 import type { Subscription } from './domain/subscription.ts'
 import { PosthornError } from './errors.ts'
 import { Hub } from './hub.ts'
-import { LeaseSource, newToken } from './lease-source.ts'
+import { LeaseSource } from './lease-source.ts'
 import { Memory } from './memory/memory.ts'
 import { Notices } from './notices.ts'
 import { Alerts } from './observe/alerts.ts'
@@ -22,16 +22,19 @@ import type { Burial } from './observe/hub-events.ts'
 import type { Logger } from './observe/log.ts'
 import { createMetrics } from './observe/metrics.ts'
 import { observePickup } from './observe/pickup.ts'
+import { observeRetention } from './observe-retention.ts'
 import * as observers from './observers.ts'
 import { Admitter } from './operations/admit.ts'
+import { LeaseTokens, newToken } from './operations/lease-tokens.ts'
 import type { PublishAnswer } from './operations/publish.ts'
 import { isRouted } from './operations/routes.ts'
 import { readStats } from './operations/stats.ts'
 import { rememberWorker } from './operations/workers.ts'
-import type { PosthornParts, StopOptions } from './parts.ts'
+import { graceMsOf, type PosthornParts, type StopOptions } from './parts.ts'
 import { Publisher } from './publish/publisher.ts'
 import { tellPublished } from './published.ts'
 import { Pull } from './pull/pull.ts'
+import { RecentSettlements } from './pull/recent-settlements.ts'
 import type { PullSettled } from './pull/settler.ts'
 import type { Arrival } from './pull/waiting-room.ts'
 import { Push } from './push/push.ts'
@@ -44,6 +47,7 @@ import { holdWatchLoop } from './upkeep/hold-watch.ts'
 import { Lookout } from './upkeep/lookout.ts'
 import type { Loop } from './upkeep/loop.ts'
 import { presenceLoop } from './upkeep/presence.ts'
+import { UnknownLeases } from './upkeep/unknown-leases.ts'
 import { Upkeep } from './upkeep/upkeep.ts'
 
 export type { HandlerOptions, PosthornParts, StopOptions }
@@ -61,6 +65,8 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
   readonly #alerts: Alerts
   /** What this process says and asks now and then. */
   readonly #loops: readonly Loop[]
+  readonly #unknownLeases: UnknownLeases
+  readonly #recent: RecentSettlements
   readonly #roster: Roster
   readonly #notices: Notices
   #state: 'open' | 'started' | 'closed' = 'open'
@@ -77,20 +83,17 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const roster = new Roster(() => ({ db, log, runner: this.#runner, push: this.#push, memory }))
     const trouble = (error: unknown, doing: string) =>
       log.error({ err: error, doing }, 'Trouble while working')
-    const worker = rememberWorker(db, config.workerId)
+    const own = rememberWorker(db, config.workerId)
+    const worker = own.number
+    const tokens = new LeaseTokens()
+    const lost = (no: number, token: number) => tokens.lost(no, token)
     const tell = observers.guard((answer: PublishAnswer, events: readonly NewEvent[]) => {
       tellPublished(publishHooks, answer, events)
     }, log)
     const buried = observers.guard((burial: Burial) => observers.tellBurial(hooks, burial), log)
     const memory = new Memory({
-      ...{
-        db,
-        worker,
-        newToken,
-        trouble,
-        workerId: config.workerId,
-        ...observers.observeMemory(() => hooks),
-      },
+      ...{ db, worker, newToken, trouble, workerId: config.workerId },
+      ...observers.observeMemory(() => hooks),
       leased: (run, leaseMs) => leased(run, leaseMs),
       wake: () => this.#runner.wake(),
       goOn: (run) => this.#runner.goOn(run),
@@ -101,9 +104,9 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       ...{ db, catalogue, requireRoute: config.requireRoute, processId, channel, trouble, memory },
       idle: async (events) => {
         const subscriptions = this.#runner.idle(events)
-        return subscriptions.length === 0
-          ? undefined
-          : { subscriptions, token: newToken(), worker: await worker() }
+        if (subscriptions.length === 0) return undefined
+        const [no, token] = [await worker(), tokens.draw()]
+        return { subscriptions, token, worker: no, arrived: () => tokens.arrived(token) }
       },
       published: async (answer, events, askedAt) => {
         const taken = this.#runner.take(answer.runs, askedAt)
@@ -118,17 +121,38 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const directory = new Directory(db)
     const leased = (run: LeasedRun, leaseMs: number) => observePickup(metrics, run, leaseMs)
     const settled = (one: PullSettled) => tellSettled(one)
-    const pull = new Pull({ db, admitter, lookout, directory, trouble, leased, settled })
+    const recent = new RecentSettlements({
+      ...{ db, trouble },
+      repeated: (settlements) => {
+        log.warn({ settlements }, 'Settlements that a failover had lost were repeated')
+        this.wake()
+      },
+    })
+    const pull = new Pull({ db, admitter, lookout, directory, trouble, leased, settled, lost, recent })
     const observe = observers.observePush(() => hooks)
     const push = new Push({ ...config, db, vault, directory, databaseAddresses, observe })
-    const retention = new Retention({ db, config, observe: observers.observeRetention(metrics, log) })
+    const retention = new Retention({ db, config, observe: observeRetention(metrics, log) })
     super({
-      ...{ db, publisher, admitter, metrics, worker, buried, directory, pull, memory, retention },
+      ...{
+        db,
+        publisher,
+        admitter,
+        metrics,
+        worker,
+        buried,
+        directory,
+        pull,
+        recent,
+        memory,
+        retention,
+        lost,
+      },
       endpoints: push.endpoints,
-      ready: () => checkReady(db),
+      ready: () => checkReady(db, own.register),
     })
     this.log = log
     this.#push = push
+    this.#recent = recent
     this.#refresher = new Refresher({ read: () => roster.refresh(), trouble })
     this.#config = config
     this.#db = db
@@ -154,8 +178,9 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const hooks = { events: this.events, metrics, alerts: this.#alerts, log, subscription }
     const tellSettled = observers.observePull(hooks)
     const source = new LeaseSource({
-      ...{ db, admitter, worker, subscription, trouble, leased, look: lookout.look },
+      ...{ db, admitter, worker, tokens, subscription, trouble, leased, look: lookout.look },
       admitted: () => this.#runner.wake(),
+      refused: () => this.#unknownLeases.soon(),
       prepare: (runs) => push.prepare(runs),
     })
     const { pollMs, idlePollMs, overdueAfterMs } = config
@@ -186,14 +211,20 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       missed: () => this.#subscribersChanged(),
     })
     const presence = presenceLoop({
-      ...{ db, trouble, workerId: config.workerId },
+      ...{ db, trouble, worker: own },
       handled: () => roster.handled,
-      also: () => {
+      also: async () => {
         this.#refresher.soon()
-        return pull.tellWorkers()
+        await pull.tellWorkers()
+        await this.#unknownLeases.look()
       },
     })
     this.#loops = [presence, holdWatch]
+    this.#unknownLeases = new UnknownLeases({
+      ...{ db, tokens, worker: own, held: () => this.#runner.heldTokens },
+      ...observers.observeUnknownLeases(log, () => this.wake()),
+    })
+    db.reconnected = () => this.#reconnected()
   }
 
   /** Where the data lives and how durable it is, in one line. */
@@ -260,7 +291,8 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
   }
 
   /** Ends what is under way, hands back the rest uncounted, and closes the database. Twice is safe. */
-  stop({ graceMs = 30_000 }: StopOptions = {}): Promise<void> {
+  async stop(options: StopOptions = {}): Promise<void> {
+    const graceMs = graceMsOf(options)
     this.#state = 'closed'
     this.#stopping ??= this.#stop(graceMs)
     return this.#stopping
@@ -271,6 +303,9 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     const parts = [
       () => this.pull.stop(),
       () => this.#runner.stop(graceMs),
+      () => this.stopPolling(),
+      () => this.#unknownLeases.stop(),
+      () => this.#recent.stop(),
       () => this.#refresher.settled(),
       () => this.#push.stop(),
       () => Promise.all([this.#upkeep, ...this.#loops].map((loop) => loop.stop())),
@@ -288,6 +323,16 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stop()
+  }
+
+  /** The server that answers now may be another one, which lacks what this process remembers of the last. */
+  #reconnected(): void {
+    if (this.#state !== 'started') return
+    this.pull.forgetWorkers()
+    this.#recent.reconnected()
+    this.#unknownLeases.soon()
+    this.#subscribersChanged()
+    this.wake()
   }
 
   #subscribersChanged(): void {

@@ -31,6 +31,8 @@ export class Roster {
   readonly #parts: () => RosterParts
   readonly #registrations = new Map<string, Registration>()
   readonly #served = new Map<number, Subscription>()
+  /** Those of them that have ended, or that another process has now. Nothing of theirs begins here, but what is under way is known. */
+  readonly #givenUp = new Set<number>()
   #all: readonly Subscription[] = []
   /** Some queue has a limit, whoever serves it. */
   isAnyLimited = false
@@ -47,7 +49,7 @@ export class Roster {
 
   /** By number, those that have a handler here. */
   get handled(): number[] {
-    return [...this.#served.values()].filter(({ via }) => via === 'handler').map(({ no }) => no)
+    return this.subscriptions.map(({ no }) => no)
   }
 
   get isEmpty(): boolean {
@@ -65,12 +67,13 @@ export class Roster {
 
   /** Those that have a handler here, as they were last read. */
   get subscriptions(): Subscription[] {
-    return [...this.#served.values()].filter(({ via }) => via === 'handler')
+    const served = [...this.#served.values()]
+    return served.filter(({ no, via }) => via === 'handler' && !this.#givenUp.has(no))
   }
 
-  /** Another process has it now. */
+  /** It has ended, or another process has it now. */
   giveUp(no: number): void {
-    this.#served.delete(no)
+    this.#givenUp.add(no)
     this.#parts().runner.retire(no)
   }
 
@@ -82,16 +85,21 @@ export class Roster {
   /** The last start's options win, also here: another process may have started with others meanwhile. */
   async refresh(): Promise<void> {
     const { db, runner, push, memory } = this.#parts()
+    // Before the list is read: a handler whose subscription is made meanwhile is not on it.
+    const handled = this.handled
     const subscriptions = await listSubscriptions(db)
     this.#all = subscriptions
     this.isAnyLimited = subscriptions.some(hasLimitedQueue)
     for (const subscription of subscriptions) {
       const { no, via } = subscription
       const isSent = via === 'webhook' && push.isSending
-      if (!isSent && !this.#served.has(no)) continue
+      if ((!isSent && !this.#served.has(no)) || this.#givenUp.has(no)) continue
       this.#served.set(no, subscription)
       if (!isSent) runner.refresh(subscription)
     }
+    const present = new Set(subscriptions.map(({ no }) => no))
+    // The list leaves out those that have ended. Nothing of theirs begins any more.
+    for (const no of handled) if (!present.has(no)) this.giveUp(no)
     await memory.refresh(subscriptions)
     await push.refresh(subscriptions)
   }
@@ -118,7 +126,8 @@ export class Roster {
 
   /** The queues that this process serves, and those that are pulled from anywhere, in portions. */
   get #recorded(): number[][] {
-    const queues = this.#all.filter(({ no, via }) => via === 'pull' || this.#served.has(no))
+    const isServed = (no: number) => this.#served.has(no) && !this.#givenUp.has(no)
+    const queues = this.#all.filter(({ no, via }) => via === 'pull' || isServed(no))
     const numbers = queues.slice(0, recordedMax).map(({ no }) => no)
     return portionsOf(numbers, { itemsMax: 50 })
   }

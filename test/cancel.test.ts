@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { useHubs } from './support/hub.ts'
+import { eventually } from './support/signal.ts'
 
 const hubs = useHubs('cancel_hub')
 
@@ -21,6 +22,29 @@ test('a handler that fails right after its event was cancelled is not called aga
   await drain()
   expect(seen).toEqual([1, 2, 3])
   expect((await hub.event(first?.id ?? 0))?.progress.status).toBe('CANCELLED')
+})
+
+test('what is cancelled before its attempt begins counts no attempt', async () => {
+  const { hub, drain } = await hubs.open()
+  const seen: unknown[] = []
+  /** The process hears of a cancellation when it renews its lease. */
+  const leasedUntil = async (id: number) => (await hub.event(id))?.deliveries[0]?.leasedUntil?.getTime()
+  hub.on('t', { name: 'n', concurrency: 1, leaseMs: 1_000 }, async (event) => {
+    seen.push(event.payload)
+    if (event.payload !== 1) return
+    expect(await hub.cancel([event.id + 1])).toMatchObject([{ eventId: event.id + 1, told: true }])
+    for (let heard = 0; heard < 2; heard++) {
+      const before = await leasedUntil(event.id)
+      await eventually('the lease is renewed', async () => (await leasedUntil(event.id)) !== before)
+    }
+  })
+  await hub.start()
+  const published = await hub.publishMany([1, 2, 3].map((payload) => ({ type: 't', payload })))
+  await drain()
+  expect(seen).toEqual([1, 3])
+  const cancelled = await hub.event(published[1]?.id ?? 0)
+  expect(cancelled?.progress.status).toBe('CANCELLED')
+  expect(cancelled?.deliveries).toMatchObject([{ attempts: 0, failures: 0 }])
 })
 
 test('an event that waits for several is cancelled for each, and each is named once', async () => {

@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { listSubscriptions } from '../src/operations/subscriptions.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
 import { useServers } from './support/http.ts'
 
@@ -46,6 +47,19 @@ test('every example is run here, and none is longer than 40 lines', () => {
   expect(long).toEqual([])
 })
 
+const needsDatabase = Object.keys(prints).filter((name) =>
+  readFileSync(folder + name, 'utf8').includes('process.env.DATABASE_URL'),
+)
+
+test('five examples have tables of their own', () => expect(needsDatabase).toHaveLength(5))
+
+test.each(needsDatabase)('without a server examples/%s says in one line what it needs', async (name) => {
+  const { DATABASE_URL: _, ...env } = process.env
+  const ended = run(process.execPath, [folder + name], { env, timeout: 30_000 })
+  const stderr = expect.stringMatching(/^This example needs .* set DATABASE_URL, .*\n$/)
+  await expect(ended).rejects.toMatchObject({ code: 1, stderr })
+})
+
 test.each(Object.entries(prints))('examples/%s prints what it promises', async (name, lines) => {
   const { host, port, user, database: db } = database.connection
   const url = `postgres://${user}@/${db}?host=${encodeURIComponent(host)}&port=${port}`
@@ -55,4 +69,16 @@ test.each(Object.entries(prints))('examples/%s prints what it promises', async (
     timeout: 30_000,
   })
   expect(stdout.trim().split('\n')).toEqual(lines)
+  expect(await abandoned()).toEqual([])
 })
+
+/** What would be owed events for ever, with nobody there to take them. */
+async function abandoned(): Promise<string[]> {
+  const db = await database.open()
+  const { rows } = await db.query<{ posthorn: boolean }>(
+    `select to_regclass('posthorn.subscriptions') is not null as posthorn`,
+  )
+  if (rows[0]?.posthorn !== true) return []
+  const subscriptions = await listSubscriptions(db)
+  return subscriptions.filter(({ via }) => via === 'handler').map(({ name }) => name)
+}

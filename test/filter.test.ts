@@ -41,6 +41,35 @@ describe('a filter', () => {
     ).toEqual(expected)
   })
 
+  test.each([
+    ['12345678901234567890', '/payload/id', '12345678901234567890'],
+    ['[7, 9007199254740993]', '/payload/id[1]', '9007199254740993'],
+    ['{"gte": 0.1234567890123456789}', '/payload/id.gte', '0.1234567890123456789'],
+    ['{"lt": 1e400}', '/payload/id.lt', '1e400'],
+  ])(
+    'whose number would be rounded is refused instead of matching other events: %s',
+    async (wanted, field, value) => {
+      const { call } = await servers.open()
+      const filter = `{"/payload/id": ${wanted}}`
+      const refused = { status: 422, json: { field: `filter.${field}`, value } }
+      const made = `{"via": "pull", "name": "q", "event_types": ["t"], "filter": ${filter}}`
+      expect(await call('POST', '/subscribers', made)).toMatchObject(refused)
+      const { json } = await call('POST', '/subscribers', { ...subscriber, name: 'q' })
+      const path = `/subscribers/${json.id}`
+      expect(await call('PATCH', path, `{"filter": ${filter}}`)).toMatchObject(refused)
+      expect(await call('POST', `${path}/replay`, `{"filter": ${filter}}`)).toMatchObject(refused)
+    },
+  )
+
+  test('takes every way to write a number that is exact', async () => {
+    const { call } = await servers.open()
+    for (const [place, number] of ['-0', '1.50', '15e-1', '100E-2', '9007199254740991', '1e15'].entries()) {
+      const filter = `{"/payload/id": [${number}, "12345678901234567890"]}`
+      const made = `{"via": "pull", "name": "q${place}", "event_types": ["t"], "filter": ${filter}}`
+      expect(await call('POST', '/subscribers', made)).toMatchObject({ status: 201 })
+    }
+  })
+
   test('may ask for fields of the event', async () => {
     const filter = { '/source/id': '7', '/version': { prefix: '1.' } }
     const source = { type: 'task', id: '7', name: 'n' }
@@ -66,6 +95,43 @@ describe('a filter', () => {
         payload,
       ).toEqual(['all'])
     }
+  })
+
+  test('does not parse a payload once more for each condition and subscriber', async () => {
+    const { call, db } = await servers.open()
+    const filter = { '/payload/a': { exists: true }, '/payload/b': 2, '/payload/c': ['x', 'y'] }
+    for (const name of ['q1', 'q2', 'q3', 'q4']) {
+      const queue = { ...subscriber, name, filter, ordering_key: '/payload/a' }
+      expect((await call('POST', '/subscribers', queue)).status).toBe(201)
+    }
+    await db.query(`create sequence ${db.schema}.parsings`)
+    await db.query(
+      `create or replace function ${db.schema}.readable(document text) returns jsonb language plpgsql volatile as $$
+      begin
+        perform nextval('${db.schema}.parsings');
+        return document::jsonb;
+      end $$`,
+    )
+    await db.query(`alter function ${db.schema}.key_at(text[], text, jsonb, jsonb) rename to key_at_once`)
+    await db.query(`create sequence ${db.schema}.keys_read`)
+    // A number's text is looked up in the payload, which is another walk through all of it.
+    await db.query(
+      `create function ${db.schema}.key_at(path text[], payload text, document jsonb, fields jsonb) returns text
+      language plpgsql volatile as $$
+      begin
+        perform nextval('${db.schema}.keys_read');
+        return ${db.schema}.key_at_once(path, payload, document, fields);
+      end $$`,
+    )
+    const answer = await call('POST', '/events', event({ a: 1, b: 2, c: 'y' }))
+    expect(answer.status).toBe(202)
+    const { rows } = await db.query(
+      `select cardinality(e.owed) as owed, p.last_value::int as parsings, p.is_called as "isParsed",
+        k.last_value::int as "keysRead"
+      from ${db.schema}.events e, ${db.schema}.parsings p, ${db.schema}.keys_read k
+      where e.id = ${answer.json.id}`,
+    )
+    expect(rows).toEqual([{ owed: 4, parsings: 1, isParsed: true, keysRead: 1 }])
   })
 
   test('counts from its change on', async () => {
@@ -102,6 +168,52 @@ describe('an ordering key by pointer', () => {
     expect((await lease()).toSorted()).toEqual([first, third, fourth, ...rest.slice(0, -1)])
     expect(await call('POST', `/events/${first}/complete`, { worker_id: 'w' })).toMatchObject({ status: 200 })
     expect(await lease()).toEqual([second])
+  })
+
+  test('takes a number by its text, as it was written', async () => {
+    const { call, db } = await servers.open()
+    await call('POST', '/subscribers', { ...subscriber, name: 'q', ordering_key: '/payload/k' })
+    for (const number of ['100', '1e2', '-0', '1.50', '12345678901234567890']) {
+      await db.query(`select ${db.schema}.publish('t', '{"k": ${number}}')`)
+    }
+    const { rows } = await db.query<{ key: string }>(
+      `select m.ordering_key_value as key from ${db.schema}.messages m
+      join ${db.schema}.subscribers s on s.id = m.subscriber_id and s.name = 'q' order by m.event_id`,
+    )
+    expect(rows.map(({ key }) => key)).toEqual(['100', '1e2', '-0', '1.50', '12345678901234567890'])
+  })
+
+  test('is what messages are ordered by, instead of a key that the event does not have', async () => {
+    const { call, db } = await servers.open()
+    const made = await call('POST', '/subscribers', { ...subscriber, name: 'q', ordering_key: '/payload/k' })
+    await call('POST', '/subscribers', { ...subscriber, name: 'own' })
+    const keys = async () => {
+      const { rows } = await db.query(
+        `select m.ordering_key_value as key, m.status
+        from ${db.schema}.messages m
+        join ${db.schema}.subscribers s on s.id = m.subscriber_id and s.name = 'q'
+        order by m.event_id`,
+      )
+      return rows
+    }
+    const payloads = [{ k: 'a' }, { k: 'a' }, { k: 7 }, {}]
+    const events = payloads.map((payload) => event(payload, { ordering_key: 'e' }))
+    const [first] = (await call('POST', '/events/batch', events)).json.events
+    const [a, seven, none] = ['a', '7', null]
+    const waiting = (key: string | null) => ({ key, status: 'pending' })
+    expect(await keys()).toEqual([a, a, seven, none].map(waiting))
+    await call('GET', '/events/subscribe?subscription=q&worker_id=w')
+    expect(await keys()).toEqual([{ key: a, status: 'delivering' }, ...[a, seven, none].map(waiting)])
+    await call('POST', `/events/${first.id}/complete`, { worker_id: 'w' })
+    expect(await keys()).toEqual([{ key: a, status: 'delivered' }, ...[a, seven, none].map(waiting)])
+    // What waits stays in the lane that it was put into.
+    await call('PATCH', `/subscribers/${made.json.id}`, { ordering_key: '/type' })
+    expect((await keys()).slice(1)).toEqual([a, seven, none].map(waiting))
+    const { rows } = await db.query(
+      `select distinct m.ordering_key_value as key from ${db.schema}.messages m
+      join ${db.schema}.subscribers s on s.id = m.subscriber_id and s.name = 'own'`,
+    )
+    expect(rows).toEqual([{ key: 'e' }])
   })
 
   test('is kept by what is redriven', async () => {

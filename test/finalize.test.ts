@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import type { TestPosthorn } from '../src/testing/index.ts'
 import { useHubs } from './support/hub.ts'
 
 const hubs = useHubs('finalize')
@@ -120,5 +121,61 @@ describe('what callers write', () => {
     const { hub } = await hubs.open()
     const { id } = await hub.publish({ title: 'a', tags: 'x', payload: 1 })
     expect((await hub.poll({ leaseMs }))?.id).toBe(id)
+  })
+})
+
+describe('as a queue of two calls', () => {
+  test('a poll that finds nothing gives null', async () => {
+    const { hub } = await hubs.open()
+    expect(await hub.poll()).toBeNull()
+  })
+
+  test('finalizing what was never polled here does nothing, and throws nothing', async () => {
+    const { hub } = await hubs.open()
+    const { id } = await hub.publish({ title: 'a', tags: 'x', payload: 1 })
+    await hub.finalize(id)
+    await hub.finalize(id, ['x'])
+    await hub.finalize(999_999)
+    expect((await hub.event(id))?.progress).toMatchObject({ status: 'PENDING' })
+    expect((await hub.poll())?.id).toBe(id)
+  })
+
+  test('the log of one that was finalized with errors says so', async () => {
+    const { hub } = await hubs.open()
+    const { id } = await hub.publish({ title: 'a', tags: 'x', payload: 1 })
+    await hub.poll()
+    await hub.finalize(id, ['x'])
+    const logs = (await hub.event(id, { logs: true }))?.logs ?? []
+    expect(logs.at(-1)).toMatchObject({ action: 'COMPLETED_WITH_ERRORS' })
+    expect(logs.map(({ action }) => action)).not.toContain('FAILED')
+  })
+})
+
+describe('a stop', () => {
+  const finalizers = async (schema: string) => [await hubs.open({ schema }), await hubs.open({ schema })]
+
+  test('hands back what was polled and not finalized, uncounted', async () => {
+    const [stopping, other] = (await finalizers('stopping')) as [TestPosthorn, TestPosthorn]
+    const { id } = await stopping.hub.publish({ title: 'a', tags: 'x', payload: 1 })
+    await stopping.hub.poll()
+    await stopping.hub.stop()
+    expect((await other.hub.event(id))?.progress).toMatchObject({ status: 'PENDING', retryCount: 0 })
+    expect((await other.hub.poll())?.id).toBe(id)
+    await other.clock.advance(61_000)
+    expect((await other.hub.event(id))?.progress).toMatchObject({ retryCount: 1 })
+  })
+
+  test('leaves what was finalized as it is, and hands back what a poll beside it leased', async () => {
+    const [stopping, other] = (await finalizers('beside')) as [TestPosthorn, TestPosthorn]
+    const [done, open] = await stopping.hub.publishMany(
+      ['a', 'b'].map((title) => ({ title, tags: 'x', payload: 1 })),
+    )
+    await stopping.hub.poll()
+    const calls = Promise.all([stopping.hub.finalize(done?.id as number), stopping.hub.poll()])
+    await stopping.hub.stop()
+    expect((await calls)[1]).toBeNull()
+    expect((await other.hub.event(done?.id as number))?.progress).toMatchObject({ status: 'COMPLETED' })
+    expect((await other.hub.event(open?.id as number))?.progress).toMatchObject({ status: 'PENDING' })
+    await expect(stopping.hub.poll()).rejects.toMatchObject({ code: 'STOPPED' })
   })
 })

@@ -376,7 +376,7 @@ describe('poll and finalize', () => {
     const b = await hub.publish({ title: 'b', tags: 'y', payload: 2 })
     expect((await hub.poll({ tags: ['y'] }))?.id).toBe(b.id)
     expect((await hub.poll())?.id).toBe(a.id)
-    expect(await hub.poll()).toBeUndefined()
+    expect(await hub.poll()).toBeNull()
     expect((await hub.event(a.id))?.progress).toMatchObject({ status: 'PROCESSING' })
     await hub.finalize(a.id)
     await hub.finalize(a.id)
@@ -405,7 +405,7 @@ describe('poll and finalize', () => {
     await clock.advance(61_000)
     await hub.finalize(id)
     expect((await hub.event(id))?.progress).toMatchObject({ status: 'COMPLETED' })
-    expect(await hub.poll()).toBeUndefined()
+    expect(await hub.poll()).toBeNull()
   })
 })
 

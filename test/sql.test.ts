@@ -42,14 +42,36 @@ describe('posthorn.publish, for triggers and other languages', () => {
     [`posthorn.publish(null, '1')`, 'type or title'],
     [`posthorn.publish(null, '1', title => 't')`, 'type or tags'],
     [`posthorn.publish('t', 'not json')`, 'json'],
+    [`posthorn.publish('t', repeat('[', 65) || repeat(']', 65))`, 'nested'],
+    [`posthorn.publish('t', repeat('{"a":[', 33) || '"]}"' || repeat(']}', 33))`, 'nested'],
     [`posthorn.publish('t', null)`, 'payload'],
     [`posthorn.publish('t', repeat('1', 1048577))`, 'payload'],
     [`posthorn.publish('t', '1', ordering_key => '')`, 'ordering_key'],
+    [`posthorn.publish('t', '1', concurrency_key => '')`, 'concurrency_key'],
+    [`posthorn.publish('t', '1', concurrency_key => repeat('x', 256))`, 'concurrency_key'],
+    [`posthorn.publish('t', '1', idempotency_key => repeat('x', 256))`, 'idempotency_key'],
+    [`posthorn.publish('t', '1', correlation_id => '')`, 'correlation_id'],
+    [`posthorn.publish('t', '1', causation_id => repeat('x', 256))`, 'causation_id'],
+    [`posthorn.publish('t', '1', title => repeat('x', 501))`, 'title'],
+    [`posthorn.publish('t', '1', description => repeat('x', 10001))`, 'description'],
+    [
+      `posthorn.publish('t', '1', traceparent => '00-' || repeat('0', 32) || '-b7ad6b7169203331-01')`,
+      'traceparent',
+    ],
+    [`posthorn.publish('t', '1', run_at => 'infinity')`, 'run_at'],
     [`posthorn.publish('t', '1', tags => repeat('x', 101))`, 'tags'],
     [`posthorn.publish('t', '1', max_retries => 0)`, 'max_retries'],
     [`posthorn.publish('t', '1', run_at => now(), expires_at => now())`, 'run_at'],
   ])('select %s is refused, naming %s', async (call, named) => {
     await expect(client.query(`select ${call}`)).rejects.toThrow(named)
+  })
+
+  test.each([
+    `repeat('[', 64) || repeat(']', 64)`,
+    `'[' || repeat('{"a]\\"[":[],"[":{}},', 100) || '"[[[" ]'`,
+    `to_json(repeat('[', 500))::text`,
+  ])('a payload that is nested no deeper than 64 is taken: %s', async (payload) => {
+    await client.query(`select posthorn.publish('t', ${payload})`)
   })
 
   test('works in a trigger, in the transaction of the row', async () => {

@@ -19,17 +19,18 @@ const rings: Record<string, readonly string[]> = {
   client: ['client', 'domain', 'consume'],
   observe: ['observe', 'domain'],
   cloudevents: ['cloudevents', 'domain'],
-  webhooks: ['webhooks'],
+  webhooks: ['webhooks', 'domain'],
   dispatch: ['dispatch', 'webhooks', 'cloudevents', 'consume', 'domain'],
   upkeep: ['upkeep', 'operations', 'domain', 'db'],
   adapters: ['adapters', 'domain', 'db'],
   portions: [],
   batcher: ['portions'],
-  config: ['domain', 'dispatch', 'observe'],
+  config: ['domain', 'dispatch', 'observe', 'db'],
   publish: ['publish', 'batcher', 'portions', 'operations', 'domain', 'db'],
-  'lease-source': ['batcher', 'operations', 'domain', 'db', 'consume'],
+  'lease-source': ['batcher', 'operations', 'domain', 'db', 'consume', 'sorted-out'],
+  'sorted-out': ['consume', 'domain'],
   directory: ['operations', 'domain', 'db'],
-  pull: ['pull', 'operations', 'upkeep', 'domain', 'db', 'directory', 'lease-source', 'observe'],
+  pull: ['pull', 'portions', 'operations', 'upkeep', 'domain', 'db', 'directory', 'lease-source', 'observe'],
   push: ['push', 'dispatch', 'webhooks', 'consume', 'operations', 'upkeep', 'domain', 'db', 'directory'],
   memory: ['memory', 'batcher', 'operations', 'domain', 'db', 'consume', 'observe'],
   roster: ['push', 'memory', 'consume', 'operations', 'domain', 'db', 'observe', 'portions'],
@@ -61,6 +62,7 @@ const rings: Record<string, readonly string[]> = {
   'stop-each': ['observe'],
   notices: ['db'],
   observers: ['pull', 'push', 'memory', 'retention', 'consume', 'domain', 'hub', 'observe', 'upkeep'],
+  'observe-retention': ['retention', 'observe'],
   parts: ['config', 'db', 'dispatch', 'domain', 'observe'],
   create: ['*'],
   posthorn: ['*'],
@@ -95,6 +97,7 @@ describe('the house is tidy', () => {
   test('files stay short: over 300 lines needs a reason', () => {
     const reasons = new Map([
       ['src/consume/runner.ts', 'the one loop behind every way to consume'],
+      ['src/posthorn.ts', 'where all services are put together'],
       ['src/hub.ts', 'all that a user can ask for, in a few lines each'],
     ])
     const long = sources.filter(({ path, text }) => lines(text) > 300 && !reasons.has(path))

@@ -1,4 +1,5 @@
 import type { Queryable } from '../db/database.ts'
+import { checkAdapted, isPool, isPostgresJsPool, notOutside } from '../domain/transaction.ts'
 import { withTextArrays } from './parameters.ts'
 
 interface DrizzleTransaction {
@@ -7,6 +8,10 @@ interface DrizzleTransaction {
 
 /** `await db.transaction(async (tx) => hub.publish(event, { tx: fromDrizzle(tx) }))` */
 export function fromDrizzle(tx: DrizzleTransaction): Queryable {
+  checkAdapted('Drizzle', tx, 'execute')
+  // What it runs on: a transaction has a client, or a transaction, of its own.
+  const { client } = (tx as { session?: { client?: unknown } }).session ?? {}
+  notOutside('Drizzle', isPool(client) || isPostgresJsPool(client))
   return {
     async query<Row>(text: string, values: readonly unknown[] = []) {
       return toResult<Row>(await tx.execute(wrapped(text, withTextArrays(values)) as never))

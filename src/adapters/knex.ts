@@ -1,4 +1,5 @@
 import type { Queryable } from '../db/database.ts'
+import { checkAdapted, notOutside } from '../domain/transaction.ts'
 import { withTextArrays } from './parameters.ts'
 
 interface KnexTransaction {
@@ -12,6 +13,8 @@ interface PgResult {
 
 /** `await knex.transaction((trx) => hub.publish(event, { tx: fromKnex(trx) }))` */
 export function fromKnex(trx: KnexTransaction): Queryable {
+  checkAdapted('Knex', trx, 'raw')
+  notOutside('Knex', (trx as { isTransaction?: boolean }).isTransaction !== true)
   return {
     async query<Row>(text: string, values: readonly unknown[] = []) {
       // Knex hands the options to pg over its own reading of the text, in which every ? is a binding. The

@@ -1,4 +1,5 @@
 import type { Queryable } from '../db/database.ts'
+import { checkAdapted, notOutside } from '../domain/transaction.ts'
 import { withTextArrays } from './parameters.ts'
 
 interface KyselyTransaction {
@@ -12,6 +13,8 @@ interface KyselyResult {
 
 /** `await db.transaction().execute((trx) => hub.publish(event, { tx: fromKysely(trx) }))` */
 export function fromKysely(trx: KyselyTransaction): Queryable {
+  checkAdapted('Kysely', trx, 'withoutPlugins')
+  notOutside('Kysely', (trx as { isTransaction?: boolean }).isTransaction === false)
   // Plugins such as CamelCasePlugin would rename the columns of our rows.
   const plain = trx.withoutPlugins()
   return {

@@ -1,4 +1,5 @@
 import type { Queryable } from '../db/database.ts'
+import { checkAdapted, isPostgresJsPool, notOutside } from '../domain/transaction.ts'
 import { withTextArrays } from './parameters.ts'
 
 interface PostgresJsTransaction {
@@ -7,6 +8,8 @@ interface PostgresJsTransaction {
 
 /** `await sql.begin(async (sql) => hub.publish(event, { tx: fromPostgresJs(sql) }))` */
 export function fromPostgresJs(sql: PostgresJsTransaction): Queryable {
+  checkAdapted('postgres.js', sql, 'unsafe')
+  notOutside('postgres.js', isPostgresJsPool(sql))
   return {
     async query<Row>(text: string, values: readonly unknown[] = []) {
       const result = await sql.unsafe(text, withTextArrays(values) as never)

@@ -1,4 +1,5 @@
 import type { Queryable } from '../db/database.ts'
+import { checkAdapted, notOutside } from '../domain/transaction.ts'
 import { withTextArrays } from './parameters.ts'
 
 interface PrismaTransaction {
@@ -7,6 +8,9 @@ interface PrismaTransaction {
 
 /** `await prisma.$transaction((tx) => hub.publish(event, { tx: fromPrisma(tx) }))` */
 export function fromPrisma(tx: PrismaTransaction): Queryable {
+  checkAdapted('Prisma', tx, '$queryRawUnsafe')
+  // Prisma takes this method from its transactions.
+  notOutside('Prisma', typeof (tx as { $connect?: unknown }).$connect === 'function')
   return {
     async query<Row>(text: string, values: readonly unknown[] = []) {
       const rows = (await tx.$queryRawUnsafe(text, ...withTextArrays(values))) as Row[]

@@ -20,7 +20,7 @@ call needs one.
   --json               the list as JSON
   <id>                 the key's id, or the key itself
 
-Environment: DATABASE_URL or POSTHORN_DATA_DIR, as for posthorn serve, which may be running meanwhile.
+Environment: DATABASE_URL or POSTHORN_DATA_DIR, and POSTHORN_SCHEMA, as for posthorn serve, which may be running meanwhile.
 
   posthorn keys create --name billing --scopes publish,read --rate 100`
 

@@ -9,7 +9,7 @@ of the version before can go on meanwhile. posthorn serve does the same when it 
 
   --dry-run   lists what is missing and prints it as SQL, for psql or for reading; changes nothing
 
-Environment: DATABASE_URL or POSTHORN_DATA_DIR, as for posthorn serve.
+Environment: DATABASE_URL or POSTHORN_DATA_DIR, and POSTHORN_SCHEMA, as for posthorn serve.
 
   posthorn migrate --dry-run | psql "$DATABASE_URL"`
 

@@ -18,7 +18,7 @@ upkeep does the same by itself, little by little, and may be running meanwhile.
   --dry-run                         counts what would go; changes nothing
 
 A time is a number with s, m, h or d: 7d, 36h.
-Environment: DATABASE_URL or POSTHORN_DATA_DIR, as for posthorn serve, and the variables above.
+Environment: DATABASE_URL or POSTHORN_DATA_DIR, and POSTHORN_SCHEMA, as for posthorn serve, and the variables above.
 
   posthorn prune --older-than 3d --archive ./audit`
 

@@ -8,14 +8,18 @@ import { readManifest } from './version.ts'
 
 const help = `posthorn serve
 
-Runs the HTTP API, sends webhooks and keeps the database in order until SIGTERM or SIGINT: then it answers whoever waits, finishes what is
-under way (30 s at most) and ends. A second signal ends it at once.
+Runs the HTTP API, sends webhooks and keeps the database in order until SIGTERM, SIGINT or SIGHUP: then it answers whoever waits,
+finishes what is under way (30 s at most) and ends. A second signal ends it at once.
 
 Environment:
   PORT                 8080
   HOST                 127.0.0.1; another address needs an API key (posthorn keys) or POSTHORN_ADMIN_KEY
   DATABASE_URL         a PostgreSQL server, 14 or later; without it an embedded one is started
   POSTHORN_DATA_DIR    where the embedded one keeps its data (./posthorn-data)
+  POSTHORN_SCHEMA      the schema that holds all tables (posthorn)
+  POSTHORN_MIGRATE     false: pending migrations are not applied, and it does not start while there are any (true)
+  POSTHORN_POOL_MAX    connections to the database, apart from one that listens (20)
+  POSTHORN_PREPARED    false: no named statements, for PgBouncer before 1.21 in transaction mode (true)
   POSTHORN_ROLES       what this process does: api, dispatcher, upkeep (all)
   POSTHORN_ADMIN_KEY   a key that may do everything, 16 characters or more
   POSTHORN_SECRET_KEY  what secrets are stored encrypted with (openssl rand -base64 32); several with commas between

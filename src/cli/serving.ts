@@ -19,10 +19,9 @@ export interface Serving {
 
 /** Starts what the roles ask for. Whatever fails, nothing is left running. */
 export async function startServing(config: ServerConfig, log: Logger): Promise<Serving> {
-  const { database, dataDirectory, adminKey, roles } = config
+  const { database, adminKey, roles } = config
   const { posthorn: hub, db } = await openPosthorn({
     ...{ database, log, upkeep: roles.includes('upkeep'), dispatcher: roles.includes('dispatcher') },
-    ...(dataDirectory !== undefined && { dataDirectory }),
   })
   let keys: KeyRing | undefined
   let api: Api | undefined

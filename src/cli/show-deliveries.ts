@@ -61,10 +61,10 @@ interface Settled {
 }
 
 function settle({ result }: Exchange, event: StoredEvent, attempt: Attempt): Settled {
-  const { outcome } = decide(result)
-  if (outcome === 'held' || (outcome.kind === 'failed' && outcome.uncounted)) {
+  const { outcome, endpoint } = decide(result)
+  if (outcome.kind === 'failed' && outcome.uncounted) {
     attempt.snooze(awayMs)
-    const gone = outcome === 'held' ? ', a webhook subscription would be paused' : ''
+    const gone = endpoint === 'gone' ? ', a webhook subscription would be paused' : ''
     return { what: `${gone}, again in ${awayMs / 1000} s` }
   }
   if (outcome.kind !== 'failed') return { what: '' }

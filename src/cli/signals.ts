@@ -5,12 +5,20 @@ export interface Signals {
   release(): void
 }
 
+/** From a supervisor, from Ctrl-C, and from a terminal that was closed. */
+const stopSignals = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const
+
+/**
+ * How often to look whether our parent is still there, where npm started us: npm hands signals on to a shell, which dies of
+ * them and tells nobody, and npm itself can be killed.
+ */
+const parentCheckMs = 500
+
 /** `npm start` hands on the Ctrl-C that the terminal has sent to all of us: both are one. */
 const sameSignalMs = 500
 
 export function watchSignals(): Signals {
-  // A signal handler alone does not keep the process alive when there is nothing to do.
-  const keepAlive = setInterval(() => undefined, 60_000)
+  const parent = process.ppid
   let toldAt: number | undefined
   let resolve: (signal: NodeJS.Signals) => void = () => undefined
   const told = new Promise<NodeJS.Signals>((tell) => {
@@ -21,10 +29,16 @@ export function watchSignals(): Signals {
     resolve(signal)
     if (performance.now() - toldAt > sameSignalMs) process.exit(1)
   }
-  process.on('SIGTERM', onSignal).on('SIGINT', onSignal)
+  const isFromNpm = process.env.npm_lifecycle_event !== undefined
+  const checkParent = () => {
+    if (isFromNpm && process.ppid !== parent) resolve('SIGTERM')
+  }
+  // It also keeps the process alive when there is nothing to do, which a signal handler alone does not.
+  const parentCheck = setInterval(checkParent, parentCheckMs)
+  for (const signal of stopSignals) process.on(signal, onSignal)
   const release = () => {
-    clearInterval(keepAlive)
-    process.off('SIGTERM', onSignal).off('SIGINT', onSignal)
+    clearInterval(parentCheck)
+    for (const signal of stopSignals) process.off(signal, onSignal)
   }
   return { told, release }
 }

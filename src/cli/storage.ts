@@ -12,7 +12,7 @@ not counted: then the rows are what the last vacuum or analyze has seen, marked 
 
   --json   the same as GET /storage answers
 
-Environment: DATABASE_URL or POSTHORN_DATA_DIR, as for posthorn serve, which may be running meanwhile.`
+Environment: DATABASE_URL or POSTHORN_DATA_DIR, and POSTHORN_SCHEMA, as for posthorn serve, which may be running meanwhile.`
 
 export const storage: Command = {
   help,

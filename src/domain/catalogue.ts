@@ -1,6 +1,7 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { PosthornError } from '../errors.ts'
 import { type EventFields, type EventInput, typePattern } from './event.ts'
+import { checkOptions } from './known-names.ts'
 import type { StoredEvent } from './stored-event.ts'
 import { toDetail } from './text.ts'
 
@@ -30,6 +31,7 @@ export function event(
   second: EventOptions<unknown> = {},
 ): EventDefinition {
   const [schema, options] = '~standard' in first ? [first, second] : [undefined, first]
+  checkOptions(options, { orderingKey: true }, 'the definition of an event')
   return { schema, orderingKey: (payload) => options.orderingKey?.(payload) ?? null }
 }
 
@@ -47,7 +49,10 @@ export interface Catalogue<Definitions extends EventDefinitions = EventDefinitio
 export function defineEvents<Definitions extends EventDefinitions>(
   definitions: Definitions,
 ): Catalogue<Definitions> {
-  for (const type of Object.keys(definitions)) checkType(type)
+  for (const [type, definition] of Object.entries(definitions)) {
+    checkType(type)
+    checkDefinition(type, definition)
+  }
   return {
     definitions,
     async validate(type, payload) {
@@ -87,6 +92,16 @@ function checkType(type: string): void {
     option: 'events',
     expected: 'named by event types',
     value: toDetail(type),
+  })
+}
+
+/** A bare schema has the look of one. */
+function checkDefinition(type: string, definition: unknown): void {
+  if (typeof (definition as EventDefinition | undefined)?.orderingKey === 'function') return
+  throw new PosthornError('BAD_OPTION', {
+    option: `events[${type}]`,
+    expected: 'made by event(schema) or event()',
+    value: toDetail(definition),
   })
 }
 

@@ -1,4 +1,6 @@
 import { PosthornError } from '../errors.ts'
+import { leftOut, type NamesOf, unknownName } from './known-names.ts'
+import { meantFields } from './meant-fields.ts'
 import { checkPayloadText, stringifyPayload } from './payload.ts'
 import { parseTags } from './tags.ts'
 import { isLongerThan, isStorable, toDetail } from './text.ts'
@@ -79,10 +81,45 @@ export const typePattern = /^[A-Za-z0-9_.:-]{1,100}$/
 export const keyCharsMax = 255
 export const maxRetriesMax = 1000
 
+const eventFields: NamesOf<EventInput> = {
+  type: true,
+  title: true,
+  description: true,
+  tags: true,
+  payload: true,
+  payloadText: true,
+  orderingKey: true,
+  concurrencyKey: true,
+  version: true,
+  source: true,
+  timestamp: true,
+  correlationId: true,
+  causationId: true,
+  traceparent: true,
+  runAt: true,
+  expiresAt: true,
+  maxRetries: true,
+  idempotencyKey: true,
+  idempotencyScope: true,
+  idempotencyFingerprint: true,
+  requireRoute: true,
+  attributes: true,
+}
+
+export const eventFieldNames: readonly string[] = Object.keys(eventFields)
+
+function checkFields(given: object): void {
+  const name = unknownName(given, eventFields)
+  if (name === undefined) return
+  const expected = leftOut(name, eventFieldNames, 'no event takes it', meantFields)
+  throw badEvent(name.slice(0, 200), expected, (given as Record<string, unknown>)[name])
+}
+
 export function parseEvent(given: EventInput): NewEvent {
   if (typeof given !== 'object' || given === null) throw badEvent('the event', 'an object', given)
   // V8 looks up what an object lacks ten times faster in a fresh copy, if the object was put together by spreading.
   const input = Object.getPrototypeOf(given) === Object.prototype ? { ...given } : given
+  checkFields(input)
   const event: NewEvent = {
     type: parseType(input.type),
     title: parseText('title', input.title, 1, 500),
@@ -144,9 +181,16 @@ function parseText(field: string, value: unknown, charsMin: number, charsMax: nu
   return value
 }
 
+const sourceFields: NamesOf<EventSource> = { type: true, id: true, name: true }
+
 function parseSource(value: unknown): EventSource | null {
   if (value == null) return null
   if (typeof value !== 'object') throw badEvent('source', 'an object of type, id and name', value)
+  const stranger = unknownName(value, sourceFields)
+  if (stranger !== undefined) {
+    const expected = leftOut(stranger, Object.keys(sourceFields), 'no source has it')
+    throw badEvent(`source.${stranger.slice(0, 200)}`, expected, (value as Record<string, unknown>)[stranger])
+  }
   const { type, id, name } = value as Record<keyof EventSource, unknown>
   const source: EventSource = {
     type: parseText('source.type', type, 1, keyCharsMax),

@@ -18,6 +18,8 @@ const roots = [
   ...['payload', 'type', 'title', 'description', 'tags', 'ordering_key', 'concurrency_key', 'version'],
   ...['source', 'correlation_id', 'causation_id', 'attributes'],
 ]
+/** Which numbers a filter can ask for. */
+export const exactNumbers = 'integers up to 2^53 - 1, and fractions of up to 15 digits'
 /** What a pointer looks like. */
 export const pointerForm = new RegExp(`^/(${roots.join('|')})(/([^~/]|~[01])*)*$`, 'u')
 
@@ -32,7 +34,9 @@ export function parseFilter(filter: unknown): FilterCondition[] {
   }
   return Object.entries(filter).flatMap(([pointer, wanted]) => {
     const path = parsePointer(`filter ${pointer}`, pointer)
-    return conditionsOf(pointer, wanted).map((one) => ({ path, ...one }))
+    const conditions = conditionsOf(pointer, wanted)
+    for (const { operand } of conditions) checkExact(pointer, operand)
+    return conditions.map((one) => ({ path, ...one }))
   })
 }
 
@@ -68,6 +72,16 @@ function conditionsOf(pointer: string, wanted: unknown): Omit<FilterCondition, '
     if (isBound(op) && typeof operand === 'number') return { op, operand }
     throw badCondition(pointer, wanted)
   })
+}
+
+/** An integer beyond 2^53 may have been another one when it was written, and events are compared digit by digit. */
+function checkExact(pointer: string, operand: unknown): void {
+  for (const value of Array.isArray(operand) ? operand : [operand]) {
+    if (typeof value !== 'number') continue
+    if (Number.isSafeInteger(value) || (Number.isFinite(value) && !Number.isInteger(value))) continue
+    // JSON has no word for NaN and the infinite.
+    throw badFilter(`filter ${pointer}`, `numbers that are exact: ${exactNumbers}`, String(value))
+  }
 }
 
 function isBound(op: string): op is 'gt' | 'gte' | 'lt' | 'lte' {

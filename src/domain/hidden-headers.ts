@@ -1,14 +1,26 @@
-const hidden = '[hidden]'
+/** Stands where a value is not shown. */
+export const hiddenValue = '[hidden]'
 const secretive = /authorization|cookie|signature|token|secret|key|password/i
 /** Our own, and what tells repeats apart: no secrets, and what a reader came for. */
 const harmless = /^(posthorn-|idempotency-key$)/i
 
-/** Headers as they may be shown: those that can hold a secret without their values. */
-export function hideSecrets<Value>(headers: Readonly<Record<string, Value>>): Record<string, Value | string> {
+const nobody: ReadonlySet<string> = new Set()
+
+/** Headers as they may be shown: without the values of those that are hidden, and of those that can hold a secret. */
+export function hideSecrets<Value>(
+  headers: Readonly<Record<string, Value>>,
+  hidden: ReadonlySet<string> = nobody,
+): Record<string, Value | string> {
   // Without a prototype: a header may be called __proto__.
   const shown: Record<string, Value | string> = Object.create(null)
-  for (const name of Object.keys(headers)) shown[name] = isSecretive(name) ? hidden : (headers[name] as Value)
+  for (const name of Object.keys(headers)) {
+    shown[name] = isHidden(name, hidden) ? hiddenValue : (headers[name] as Value)
+  }
   return shown
+}
+
+export function isHidden(name: string, hidden: ReadonlySet<string> = nobody): boolean {
+  return hidden.has(name) || isSecretive(name)
 }
 
 const judged = new Map<string, boolean>()

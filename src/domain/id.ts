@@ -1,8 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { PosthornError } from '../errors.ts'
+import { toDetail } from './text.ts'
 
 /** An event id is an integer of 53 bits: 10 bits of shard, 43 bits counted by the shard itself. */
 const idsPerShard = 2 ** 43
+/** By how much event ids jump when another database server takes over. */
+export const idJump = 2 ** 28
 const shardMax = 2 ** 10 - 1
 const subscriptionNoMax = 2 ** 21 - 1
 const timeMsMax = 2 ** 48 - 1
@@ -15,6 +18,28 @@ export function eventShard(eventId: number): number {
 export function shardFirstId(shard: number): number {
   check('shard', shard, 0, shardMax)
   return shard * idsPerShard + 1
+}
+
+/** PostgreSQL would refuse others with an error of its own. */
+export function checkEventId(eventId: unknown): void {
+  if (!Number.isSafeInteger(eventId)) throw badId('eventId', 'the id of an event', eventId)
+}
+
+export function checkEventIds(eventIds: unknown): void {
+  if (!Array.isArray(eventIds)) throw badId('eventIds', 'a list of ids', eventIds)
+  for (const eventId of eventIds) checkEventId(eventId)
+}
+
+const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+export function checkDeadLetterIds(ids: unknown): void {
+  if (!Array.isArray(ids)) throw badId('deadLetterIds', 'a list of ids', ids)
+  const stranger = ids.findIndex((id) => typeof id !== 'string' || !uuidForm.test(id))
+  if (stranger >= 0) throw badId('deadLetterId', 'the id of a dead letter', ids[stranger])
+}
+
+function badId(option: string, expected: string, value: unknown): PosthornError {
+  return new PosthornError('BAD_OPTION', { option, expected, value: toDetail(value) })
 }
 
 export interface DeliveryKey {

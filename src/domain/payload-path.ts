@@ -4,6 +4,11 @@ export interface PayloadPath {
   readonly value: string
 }
 
+export function isPath(given: unknown): given is PayloadPath {
+  const { path, value } = (given ?? {}) as Partial<PayloadPath>
+  return typeof value === 'string' && Array.isArray(path) && path.every((key) => typeof key === 'string')
+}
+
 /** Whether the payload has every value at its place. One that can't be read has none. */
 export function hasValues(payloadText: string, paths: readonly PayloadPath[]): boolean {
   const payload = parse(payloadText)

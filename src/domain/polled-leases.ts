@@ -25,11 +25,14 @@ export class PolledLeases<Lease extends PolledLease> {
     if (this.#leases.size > eventsMax && oldest !== undefined) this.#leases.delete(oldest)
   }
 
-  /** The lease through the named subscription; with none named the one that is held, else the one last held. */
-  find(eventId: number, subscription?: string): Lease {
-    const leases = this.#of(eventId).filter(
-      (lease) => subscription === undefined || lease.subscription === subscription,
-    )
+  /**
+   * The lease through the named subscription; with none named the one that is held, else the one last held. Undefined: the
+   * event was never leased here.
+   */
+  find(eventId: number, subscription?: string): Lease | undefined {
+    const all = this.#of(eventId)
+    if (all.length === 0) return undefined
+    const leases = all.filter((lease) => subscription === undefined || lease.subscription === subscription)
     const held = leases.filter((lease) => lease.ended === undefined)
     if (held.length > 1) {
       const subscriptions = held.map((lease) => lease.subscription).join(', ')
@@ -37,8 +40,13 @@ export class PolledLeases<Lease extends PolledLease> {
     }
     const found = held[0] ?? leases.at(-1)
     if (found === undefined)
-      throw new PosthornError('LEASE_LOST', { eventId, state: 'not leased by this hub' })
+      throw new PosthornError('LEASE_LOST', { eventId, state: 'not leased through this subscription' })
     return found
+  }
+
+  /** Those that have not ended. */
+  get held(): Lease[] {
+    return [...this.#leases.values()].flat().filter((lease) => lease.ended === undefined)
   }
 
   end(lease: Lease, how: NonNullable<PolledLease['ended']>): void {

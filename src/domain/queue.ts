@@ -1,4 +1,5 @@
 import { PosthornError } from '../errors.ts'
+import type { NamesOf } from './known-names.ts'
 
 /** How deep a queue may be and how it is worked off, by the names of seed 002. Null: no limit, or the usual. */
 export interface QueueConfig {
@@ -34,7 +35,16 @@ const ranges = {
   persistenceThreshold: [1, 1_000_000],
 } as const
 
-export const queueOptionNames = [...Object.keys(ranges), 'onFull'] as (keyof QueueConfig)[]
+export const queueOptions: NamesOf<QueueOptions> = {
+  maxQueueDepth: true,
+  highWatermark: true,
+  onFull: true,
+  batchSize: true,
+  processingInterval: true,
+  persistenceThreshold: true,
+}
+
+export const queueOptionNames = Object.keys(queueOptions) as (keyof QueueConfig)[]
 
 /** What is left out is null: as it was, or the usual. */
 export function defineQueue(options: QueueOptions): QueueConfig {

@@ -1,5 +1,6 @@
 import { PosthornError } from '../errors.ts'
 import { type EventFilter, parseFilter } from './filter.ts'
+import { checkOptions, type NamesOf } from './known-names.ts'
 import { checkPattern } from './pattern.ts'
 import { rateMax, rateMin } from './subscription.ts'
 import { toDetail } from './text.ts'
@@ -58,8 +59,16 @@ export interface ReplayRequest {
 
 export const replayEventIdsMax = 1_000
 
+const recoverNames: NamesOf<RecoverOptions> = {
+  ...{ since: true, until: true, deadLetters: true, ratePerSecond: true },
+}
+const replayNames: NamesOf<ReplayOptions> = {
+  ...{ from: true, to: true, eventIds: true, eventType: true, filter: true, ratePerSecond: true },
+}
+
 /** Throws BAD_FIELD. */
 export function planRecover(options: RecoverOptions): ReplayPlan {
+  checkOptions(options, recoverNames, 'recover')
   const { until, deadLetters = 'buried', ratePerSecond } = options
   const since = readTime('since', options.since)
   if (since === null) throw badField('since', 'given', undefined)
@@ -75,8 +84,9 @@ export function planRecover(options: RecoverOptions): ReplayPlan {
 }
 
 /** Throws BAD_FIELD. */
-export function planReplay({ from, to, eventIds, eventType, ...rest }: ReplayOptions): ReplayPlan {
-  const { filter, ratePerSecond } = rest
+export function planReplay(options: ReplayOptions): ReplayPlan {
+  checkOptions(options, replayNames, 'replay')
+  const { from, to, eventIds, eventType, filter, ratePerSecond } = options
   if ([from, to, eventIds, eventType, filter].every((one) => one === undefined)) {
     throw badField('from', 'given where there is no to, event_ids, event_type or filter', undefined)
   }

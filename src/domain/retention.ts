@@ -1,4 +1,5 @@
-import { integer } from './subscription.ts'
+import type { NamesOf } from './known-names.ts'
+import { type Environment, settingOf, wholeSetting } from './setting.ts'
 
 /** How long what is done with is kept, and where its audit goes. */
 export interface RetentionOptions {
@@ -25,12 +26,12 @@ export const keepRecordsMs = days(90)
 export const keepAuditMsMin = days(1)
 export const keepMsMax = days(3650)
 
-export const retentionOptionNames: readonly string[] = [
-  'keepFinishedMs',
-  'keepAuditMs',
-  'keepDeadLettersMs',
-  'archiveDirectory',
-]
+export const retentionOptions: NamesOf<RetentionOptions> = {
+  keepFinishedMs: true,
+  keepAuditMs: true,
+  keepDeadLettersMs: true,
+  archiveDirectory: true,
+}
 
 export const retentionVariables: readonly string[] = [
   'POSTHORN_KEEP_FINISHED_MS',
@@ -42,25 +43,17 @@ export const retentionVariables: readonly string[] = [
 /** `text` checks what is a path. */
 export function readRetention(
   options: RetentionOptions,
-  env: Readonly<Record<string, string | undefined>>,
+  env: Environment,
   text: (option: string, value: unknown) => string,
 ): RetentionConfig {
-  const { keepFinishedMs, keepAuditMs, keepDeadLettersMs, archiveDirectory } = options
-  const directory = archiveDirectory ?? (env.POSTHORN_ARCHIVE_DIR || undefined)
-  const ms = (
-    option: string,
-    given: number | undefined,
-    set: string | undefined,
-    min: number,
-    usual: number,
-  ) => integer(option, given ?? (set ? Number(set) : usual), min, keepMsMax)
+  const ms = (option: keyof RetentionOptions, variable: string, min: number, usual: number) =>
+    wholeSetting(settingOf(option, options[option], variable, env), { usual, min, max: keepMsMax })
+  const { name, value } = settingOf('archiveDirectory', options.archiveDirectory, 'POSTHORN_ARCHIVE_DIR', env)
   return {
-    keepFinishedMs: ms('keepFinishedMs', keepFinishedMs, env.POSTHORN_KEEP_FINISHED_MS, 0, days(7)),
-    keepAuditMs: ms('keepAuditMs', keepAuditMs, env.POSTHORN_KEEP_AUDIT_MS, keepAuditMsMin, days(7)),
-    keepDeadLettersMs: ms(
-      ...(['keepDeadLettersMs', keepDeadLettersMs, env.POSTHORN_KEEP_DEAD_LETTERS_MS, 0, days(90)] as const),
-    ),
-    archiveDirectory: directory === undefined ? undefined : text('archiveDirectory', directory),
+    keepFinishedMs: ms('keepFinishedMs', 'POSTHORN_KEEP_FINISHED_MS', 0, days(7)),
+    keepAuditMs: ms('keepAuditMs', 'POSTHORN_KEEP_AUDIT_MS', keepAuditMsMin, days(7)),
+    keepDeadLettersMs: ms('keepDeadLettersMs', 'POSTHORN_KEEP_DEAD_LETTERS_MS', 0, days(90)),
+    archiveDirectory: value === undefined ? undefined : text(name, value),
   }
 }
 

@@ -1,4 +1,5 @@
 import { PosthornError } from '../errors.ts'
+import { checkOptions, type NamesOf } from './known-names.ts'
 import { toDetail } from './text.ts'
 
 /** How long to wait after a failure, and which failure is the last: with `failuresMax` 3 the third is final. */
@@ -63,7 +64,17 @@ function delayMs(policy: RetryPolicy, failures: number, random: number): number 
 const delayMsMax = 30 * 24 * 60 * minute
 const failuresMaxMax = 1000
 
+const policyNames = {
+  fixed: { kind: true, delayMs: true, failuresMax: true },
+  exponential: { kind: true, baseMs: true, factor: true, maxMs: true, jitter: true, failuresMax: true },
+  schedule: { kind: true, delaysMs: true, failuresMax: true },
+} as const satisfies { [Kind in RetryPolicy['kind']]: NamesOf<Extract<RetryPolicy, { kind: Kind }>> }
+
 export function checkRetryPolicy(policy: RetryPolicy): RetryPolicy {
+  if (!Object.hasOwn(policyNames, policy.kind)) {
+    throw badOption('retry.kind', 'fixed, exponential or schedule', policy.kind)
+  }
+  checkOptions(policy, policyNames[policy.kind], `a ${policy.kind} retry policy`, { prefix: 'retry.' })
   check('retry.failuresMax', policy.failuresMax, 1, failuresMaxMax)
   switch (policy.kind) {
     case 'fixed':
@@ -76,11 +87,10 @@ export function checkRetryPolicy(policy: RetryPolicy): RetryPolicy {
       checkNumber('retry.jitter', policy.jitter, 0, 1)
       return policy
     case 'schedule':
+      if (!Array.isArray(policy.delaysMs)) throw badOption('retry.delaysMs', 'a list', policy.delaysMs)
       for (const delay of policy.delaysMs) check('retry.delaysMs', delay, 0, delayMsMax)
       check('retry.failuresMax', policy.failuresMax, policy.delaysMs.length + 1, policy.delaysMs.length + 1)
       return policy
-    default:
-      throw badOption('retry.kind', 'fixed, exponential or schedule', (policy as { kind: unknown }).kind)
   }
 }
 

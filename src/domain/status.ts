@@ -20,8 +20,8 @@ export const eventStatuses = [
 
 export type EventStatus = (typeof eventStatuses)[number]
 
-/** How a reason begins where a consumer ended a delivery with errors instead of failing it. */
-export const finalizedPrefix = 'finalized with errors: '
+/** An event has one of these while one of its deliveries waits or is leased. */
+export const unfinishedStatuses = ['PENDING', 'PROCESSING'] as const satisfies readonly EventStatus[]
 
 export interface DeliveryStates {
   readonly states: readonly DeliveryState[]

@@ -1,9 +1,11 @@
 import { PosthornError } from '../errors.ts'
 import { type EventFilter, parseFilter, parsePointer } from './filter.ts'
+import { checkOptions, type NamesOf } from './known-names.ts'
 import { checkPattern } from './pattern.ts'
-import { defineQueue, type QueueConfig, type QueueOptions, type QueueStorage } from './queue.ts'
+import { defineQueue, type QueueConfig, type QueueOptions, type QueueStorage, queueOptions } from './queue.ts'
 import { checkRetryPolicy, defaultRetry, type RetryPolicy } from './retry.ts'
 import { parseTags } from './tags.ts'
+import { toDetail } from './text.ts'
 
 /** What a subscription asks for and how its deliveries are treated. Stored; the same on every node. */
 export interface SubscriptionDefinition {
@@ -69,6 +71,41 @@ export interface HandledOptions {
   readonly storage?: QueueStorage
 }
 
+const subscriptionOptions: NamesOf<SubscriptionOptions> = {
+  name: true,
+  tags: true,
+  filter: true,
+  orderingKey: true,
+  retry: true,
+  leaseMs: true,
+  timeoutMs: true,
+  onExhausted: true,
+  maxConcurrency: true,
+  ratePerSecond: true,
+  keyConcurrency: true,
+  ...queueOptions,
+}
+
+const handledOptions: NamesOf<SubscriptionOptions & HandledOptions & { concurrency: number }> = {
+  ...subscriptionOptions,
+  storage: true,
+  concurrency: true,
+}
+
+/** What `hub.on` takes and `hub.subscribe` does not is refused there. */
+export function checkSubscriptionOptions(via: SubscriptionDefinition['via'], options: object): void {
+  if (via === 'handler') checkOptions(options, handledOptions, 'a handler')
+  else checkOptions(options, subscriptionOptions, 'a subscription')
+}
+
+/** A subscription without any type would never be owed anything. */
+export function typesOf(types: string | readonly string[]): readonly string[] {
+  if (Array.isArray(types) && types.length === 0) {
+    throw badOption('type pattern', 'text, or a list of at least one', 'an empty list')
+  }
+  return typeof types === 'string' ? [types] : types
+}
+
 export const webhookTimeoutMsDefault = 10_000
 
 const defaults = {
@@ -82,6 +119,8 @@ export function defineSubscription(
   types: readonly string[],
   options: SubscriptionOptions & HandledOptions,
 ): SubscriptionDefinition {
+  checkSubscriptionOptions(via, options)
+  if (!Array.isArray(types)) throw badOption('type pattern', 'text, or a list of texts', toDetail(types))
   for (const type of types) checkPattern(type)
   const { name, tags, filter, orderingKey, retry, leaseMs, timeoutMs, onExhausted } = options
   if (typeof name !== 'string' || !namePattern.test(name)) {
@@ -122,6 +161,8 @@ const namePattern = /^[A-Za-z0-9_.:-]{1,100}$/
 
 function parseRetry(via: SubscriptionDefinition['via'], retry: SubscriptionOptions['retry']): RetryPolicy {
   if (retry === undefined) return defaults[via].retry
+  if (typeof retry !== 'object' || retry === null)
+    throw badOption('retry', 'a policy, or what differs from the default', retry)
   if ('kind' in retry) return checkRetryPolicy(retry)
   return checkRetryPolicy({ ...defaultRetry.handler, ...retry })
 }

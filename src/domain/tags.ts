@@ -14,6 +14,13 @@ export function parseTags(input: unknown): readonly string[] | null {
   return tags.size === 0 ? null : [...tags]
 }
 
+/** For what is asked of events: a filter that is not read as one would let every event through. */
+export function checkTagFilter(tags: unknown): void {
+  if (Array.isArray(tags) && tags.every((tag) => typeof tag === 'string')) return
+  const expected = 'a list of texts'
+  throw new PosthornError('BAD_OPTION', { option: 'tags', expected, value: toDetail(tags) })
+}
+
 export function formatTags(tags: readonly string[] | null): string | null {
   return tags === null || tags.length === 0 ? null : tags.join(',')
 }

@@ -6,6 +6,7 @@ import type { Metrics } from './metrics.ts'
 /** What can go wrong that somebody should know of. Each is a type of operational event that one can subscribe to. */
 export const alertKinds = [
   'posthorn.attempt.overdue',
+  'posthorn.database.promoted',
   'posthorn.delivery.buried',
   'posthorn.delivery.expired',
   'posthorn.lane.blocked',

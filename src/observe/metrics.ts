@@ -41,6 +41,11 @@ export const metricTable = {
     [],
     'Deliveries that upkeep in this process ended because their time was over.',
   ),
+  wakeUpsLost: counter(
+    'posthorn_wakeups_lost_total',
+    ['kind'],
+    'Lanes, gates and resumed queues with something waiting that nothing would have woken; upkeep woke them. Not 0: a defect.',
+  ),
   alerts: counter(
     'posthorn_alerts_total',
     ['alert'],

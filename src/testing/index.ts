@@ -3,12 +3,13 @@ import type { PosthornOptions } from '../config.ts'
 import { openPosthorn } from '../create.ts'
 import type { Catalogue } from '../domain/catalogue.ts'
 import { countBacklog } from '../operations/backlog.ts'
-import { moveClock } from '../operations/clock.ts'
+import { moveClock, readClockOffset } from '../operations/clock.ts'
 import type { Posthorn } from '../posthorn.ts'
+import { guardServer } from './guard-server.ts'
 
-export interface TestPosthorn<C extends Catalogue = Catalogue> {
+export interface TestPosthorn<C extends Catalogue = Catalogue> extends AsyncDisposable {
   readonly hub: Posthorn<C>
-  /** The database's clock. Moving it is how a test waits. */
+  /** The database's clock. Moving it is how a test waits. It is never set back: the next test goes on from there. */
   readonly clock: {
     advance(ms: number): Promise<void>
   }
@@ -23,14 +24,14 @@ export interface TestPosthorn<C extends Catalogue = Catalogue> {
 export async function testPosthorn<const C extends Catalogue = Catalogue>(
   options: PosthornOptions<C> = {},
 ): Promise<TestPosthorn<C>> {
-  const { posthorn: hub, db } = await openPosthorn<C>({ log: false, upkeep: false, pollMs: 20, ...options })
-  let offsetMs = 0
+  const opened = await openPosthorn<C>({ log: false, upkeep: false, pollMs: 20, ...options })
+  const { posthorn: hub, db, embedded } = opened
+  if (embedded !== undefined) guardServer(embedded.dataDirectory)
   return {
     hub,
     clock: {
       async advance(ms) {
-        offsetMs += ms
-        await moveClock(db, offsetMs)
+        await moveClock(db, (await readClockOffset(db)) + ms)
         while (await hub.sweep());
         hub.wake()
       },
@@ -45,5 +46,6 @@ export async function testPosthorn<const C extends Catalogue = Catalogue>(
         await delay(5)
       }
     },
+    [Symbol.asyncDispose]: () => hub.stop(),
   }
 }

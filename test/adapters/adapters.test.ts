@@ -263,3 +263,89 @@ async function inPgTransaction<T>(pool: pg.Pool, work: (tx: Queryable) => Promis
     client.release()
   }
 }
+
+describe('a publish whose tx is no transaction', () => {
+  const order = { type: 'order.created', payload: {} }
+  const roots: [
+    library: string,
+    open: (connection: Connection) => { root: unknown; end(): Promise<unknown> },
+  ][] = [
+    ['Prisma', (connection) => withEnd(prismaClient(new PrismaPg({ ...connection })), '$disconnect')],
+    ['postgres.js', (connection) => withEnd(postgres(connection), 'end')],
+    ['Kysely', (connection) => withEnd(newKysely(connection), 'destroy')],
+    ['Knex', (connection) => withEnd(knex({ client: 'pg', connection: { ...connection } }), 'destroy')],
+    ['Drizzle over pg', (connection) => overPool(connection)],
+    ['Drizzle over postgres.js', (connection) => overSql(connection)],
+  ]
+  const adapters: Record<string, (root: never) => Queryable> = {
+    Prisma: fromPrisma,
+    'postgres.js': fromPostgresJs,
+    Kysely: fromKysely,
+    Knex: fromKnex,
+    'Drizzle over pg': fromDrizzle,
+    'Drizzle over postgres.js': fromDrizzle,
+  }
+
+  test.each(roots)('%s: what is outside of a transaction is refused', async (library, open) => {
+    const { root, end } = open(database.connection)
+    try {
+      const publish = async () => hub.publish(order, { tx: adapters[library]?.(root as never) as Queryable })
+      await expect(publish()).rejects.toMatchObject({ code: 'BAD_OPTION', details: { option: 'tx' } })
+    } finally {
+      await end()
+    }
+  })
+
+  test.each(roots)('%s: without its adapter the error names it', async (library, open) => {
+    const { root, end } = open(database.connection)
+    try {
+      const adapter = `${adapters[library]?.name}\\(.*posthorn/adapters/`
+      await expect(hub.publish(order, { tx: root as Queryable })).rejects.toThrow(new RegExp(adapter))
+    } finally {
+      await end()
+    }
+  })
+
+  test('one connection of postgres.js may have begun a transaction by hand', async () => {
+    const sql = postgres({ ...database.connection, max: 1 })
+    try {
+      await sql.unsafe('begin')
+      const { id } = await hub.publish(order, { tx: fromPostgresJs(sql) })
+      await sql.unsafe('rollback')
+      expect(await hub.event(id)).toBeUndefined()
+    } finally {
+      await sql.end()
+    }
+  })
+
+  test('a client that drizzle has of its own may have begun one as well', async () => {
+    const client = new pg.Client(database.connection)
+    await client.connect()
+    try {
+      await client.query('begin')
+      const { id } = await hub.publish(order, { tx: fromDrizzle(drizzleOverPg(client)) })
+      await client.query('rollback')
+      expect(await hub.event(id)).toBeUndefined()
+    } finally {
+      await client.end()
+    }
+  })
+})
+
+function withEnd<Name extends string>(root: Readonly<Record<Name, () => Promise<unknown>>>, end: Name) {
+  return { root, end: () => root[end]() }
+}
+
+function newKysely(connection: Connection) {
+  return new Kysely<unknown>({ dialect: new PostgresDialect({ pool: new pg.Pool(connection) }) })
+}
+
+function overPool(connection: Connection) {
+  const pool = new pg.Pool(connection)
+  return { root: drizzleOverPg(pool), end: () => pool.end() }
+}
+
+function overSql(connection: Connection) {
+  const sql = postgres(connection)
+  return { root: drizzleOverPostgresJs(sql), end: () => sql.end() }
+}

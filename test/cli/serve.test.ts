@@ -1,6 +1,10 @@
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
@@ -110,6 +114,22 @@ describe('told to stop in the middle of a request', () => {
     })
     expect(code).toBe(1)
   })
+})
+
+test('closing its terminal, a SIGHUP, stops it and its embedded database as SIGTERM does', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'ph-hangup-'))
+  const postmaster = join(directory, 'postgres', 'postmaster.pid')
+  try {
+    const server = await serve({ POSTHORN_DATA_DIR: directory })
+    servers.push(server)
+    expect(existsSync(postmaster)).toBe(true)
+    server.signal('SIGHUP')
+    const { code, stdout } = await server.ended
+    expect({ code, isDatabaseLeft: existsSync(postmaster) }).toEqual({ code: 0, isDatabaseLeft: false })
+    expect(stdout).toContain('"msg":"Stopped"')
+  } finally {
+    await rm(directory, { recursive: true, force: true })
+  }
 })
 
 test('a port that is taken is named, with another one', async () => {

@@ -150,3 +150,11 @@ test('without a catalogue every type is accepted and every payload unknown', () 
   untypedHub.on('exact', (event) => expectTypeOf(event.type).toEqualTypeOf<'exact'>())
   untypedHub.on('*', (event) => expectTypeOf(event.type).toEqualTypeOf<string>())
 })
+
+test.each([
+  ['a bare schema', z.object({ id: z.string() })],
+  ['nothing', undefined],
+])('a catalogue with %s in place of a definition is refused by the type it stands for', (_, definition) => {
+  const define = () => defineEvents({ 'order.created': definition as never })
+  expect(define).toThrow('Expected events[order.created] to be made by event(schema) or event()')
+})

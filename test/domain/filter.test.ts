@@ -51,6 +51,11 @@ describe('a filter', () => {
     [{ '/payload/a': { prefix: '' } }, 'a value, a list of values, or exists'],
     [{ '/payload/a': { prefix: 'a\0' } }, 'a value, a list of values, or exists'],
     [{ a: 1 }, 'a JSON pointer'],
+    [{ '/payload/a': 2 ** 53 }, 'numbers that are exact'],
+    [{ '/payload/a': [1, -(2 ** 60)] }, 'numbers that are exact'],
+    [{ '/payload/a': { gte: 1e300 } }, 'numbers that are exact'],
+    [{ '/payload/a': { lt: Number.POSITIVE_INFINITY } }, 'numbers that are exact'],
+    [{ '/payload/a': Number.NaN }, 'numbers that are exact'],
   ])('%j is refused', (filter, expected) => {
     expect(() => parseFilter(filter)).toThrow(expected)
   })

@@ -1,0 +1,75 @@
+import { PosthornError } from '../errors.ts'
+import { toDetail } from './text.ts'
+
+/** The names that an object may have: TypeScript says when one is missing here, or stale. */
+export type NamesOf<Options> = Readonly<Record<keyof Options & string, true>>
+
+/** Refuses options of which nobody would take notice: mistyped, or meant for another call. */
+export function checkOptions(
+  given: object,
+  known: Readonly<Record<string, unknown>>,
+  whose: string,
+  { prefix = '', meant = {} }: { prefix?: string; meant?: Readonly<Record<string, string>> } = {},
+): void {
+  if (typeof given !== 'object' || given === null) {
+    throw new PosthornError('BAD_OPTION', { option: whose, expected: 'an object', value: toDetail(given) })
+  }
+  const name = unknownName(given, known)
+  if (name === undefined) return
+  throw new PosthornError('BAD_OPTION', {
+    option: prefix + toDetail(name),
+    expected: leftOut(name, Object.keys(known), `${whose} has no such option`, meant),
+    // Not the value itself: what is mistyped may be the name of a secret.
+    value: `a ${typeof (given as Record<string, unknown>)[name]}`,
+  })
+}
+
+export function unknownName(given: object, known: Readonly<Record<string, unknown>>): string | undefined {
+  for (const name in given) if (!Object.hasOwn(known, name)) return name
+  return undefined
+}
+
+/** What is expected of a name that is not known, with the known one that was meant, or all of them. */
+export function leftOut(
+  name: string,
+  known: readonly string[],
+  why: string,
+  meant: Readonly<Record<string, string>> = {},
+): string {
+  const hint = Object.hasOwn(meant, name) ? meant[name] : nearestName(name, known)
+  if (hint !== undefined) return `left out: ${why} (did you mean ${hint}?)`
+  return known.length === 0 ? `left out: ${why}` : `left out: ${why} (known: ${known.join(', ')})`
+}
+
+/** The known name that differs least; undefined where all differ too much for a slip. */
+export function nearestName(name: string, known: readonly string[]): string | undefined {
+  const given = plain(name.slice(0, nameCharsMax))
+  let nearest: string | undefined
+  let distance = Math.max(2, Math.ceil(given.length / 3)) + 1
+  for (const candidate of known) {
+    const edits = editDistance(given, plain(candidate))
+    if (edits < distance) [nearest, distance] = [candidate, edits]
+  }
+  return nearest
+}
+
+const nameCharsMax = 100
+
+/** `ordering_key`, `orderingKey` and `Ordering-Key` are one name, differently written. */
+function plain(name: string): string {
+  return name.replace(/[_-]/g, '').toLowerCase()
+}
+
+/** How many letters are to be added, left out or changed: Levenshtein's distance, row by row. */
+function editDistance(from: string, to: string): number {
+  let row = Array.from({ length: to.length + 1 }, (_, column) => column)
+  for (const [line, letter] of [...from].entries()) {
+    const next = [line + 1]
+    for (let column = 1; column <= to.length; column++) {
+      const changed = (row[column - 1] as number) + (letter === to[column - 1] ? 0 : 1)
+      next.push(Math.min(changed, (row[column] as number) + 1, (next[column - 1] as number) + 1))
+    }
+    row = next
+  }
+  return row[to.length] as number
+}

@@ -1,0 +1,50 @@
+import { expect, test } from 'vitest'
+import { readConfig } from '../../src/config.ts'
+
+const settings = [
+  ['pollMs', 'POLL_INTERVAL_MS', 'often', 0],
+  ['webhookTimeoutMs', 'WEBHOOK_TIMEOUT_MS', '-1', 5],
+  ['batchSize', 'BATCH_SIZE', '20.5', 1_001],
+  ['dataDirectory', 'POSTHORN_DATA_DIR', 'x'.repeat(256), ''],
+  ['schema', 'POSTHORN_SCHEMA', 'Bad-Name', 'pg_own'],
+  ['poolMax', 'POSTHORN_POOL_MAX', 'many', 1],
+  ['prepared', 'POSTHORN_PREPARED', 'perhaps', 5],
+  ['migrate', 'POSTHORN_MIGRATE', 'later', 5],
+  ['secretKey', 'POSTHORN_SECRET_KEY', 'hunter2', 'hunter2'],
+  ['allowCidrs', 'POSTHORN_ALLOW_CIDRS', '10.0.0.0/33', ['nowhere']],
+  ['log', 'LOG_LEVEL', 'loud', 'loud'],
+  ['keepFinishedMs', 'POSTHORN_KEEP_FINISHED_MS', '1e3', -1],
+  ['keepDeadLettersMs', 'POSTHORN_KEEP_DEAD_LETTERS_MS', 'ever', -1],
+  ['archiveDirectory', 'POSTHORN_ARCHIVE_DIR', 'x'.repeat(256), ''],
+] as const
+
+test.each(settings)('an error about %s names %s where that was set', (option, variable, text, value) => {
+  expect(() => readConfig({}, { [variable]: text })).toThrow(`Expected ${variable} to be `)
+  expect(() => readConfig({ [option]: value }, {})).toThrow(`Expected ${option} to be `)
+  // The option goes before the variable, which is then not even looked at.
+  expect(() => readConfig({ [option]: value }, { [variable]: text })).toThrow(`Expected ${option} to be `)
+})
+
+test('a number in a variable is read as one, with the value that was set in the error', () => {
+  expect(readConfig({}, { BATCH_SIZE: ' 7 ', POLL_INTERVAL_MS: '' })).toMatchObject({
+    batchSize: 7,
+    pollMs: 100,
+  })
+  expect(() => readConfig({}, { POLL_INTERVAL_MS: 'often' })).toThrow(/, got often\.$/)
+})
+
+test('the variables of schema, pool, prepared statements and migrations are not ignored', () => {
+  const env = {
+    POSTHORN_SCHEMA: 'shop',
+    POSTHORN_POOL_MAX: '7',
+    POSTHORN_PREPARED: 'false',
+    POSTHORN_MIGRATE: 'false',
+  }
+  const set = { schema: 'shop', poolMax: 7, prepared: false, migrate: false }
+  expect(readConfig({}, env)).toMatchObject(set)
+  const options = { schema: 'own', poolMax: 9, prepared: true, migrate: true }
+  expect(readConfig(options, env)).toMatchObject(options)
+  const unset = { POSTHORN_SCHEMA: '', POSTHORN_POOL_MAX: '', POSTHORN_PREPARED: '', POSTHORN_MIGRATE: '' }
+  const usual = { schema: 'posthorn', poolMax: 20, prepared: true, migrate: true }
+  expect(readConfig({}, unset)).toMatchObject(usual)
+})
