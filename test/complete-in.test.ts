@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Attempt } from '../src/consume/attempt.ts'
@@ -207,13 +208,15 @@ describe.each(storages)('a transaction that commits after its attempt has ended:
     ['timed out', 2, () => new Promise(() => undefined)],
   ]
 
-  test.each(endings)('its lane goes on, and it is told as completed: %s', async (_, failuresMax, end) => {
+  test.each(endings)('its lane goes on, and it is told as completed: %s', async (how, failuresMax, end) => {
     const { hub, drain } = await hubs.open()
     const client = await pool.connect()
     const seen: unknown[] = []
     const settled: string[] = []
     hub.events.on('settled', ({ settlement }) => void settled.push(settlement))
-    const options = { name: 'n', storage, timeoutMs: 3_000, retry: { ...strict, failuresMax } } as const
+    // Only the one that is to time out may do so, however busy the machine is.
+    const timeoutMs = how === 'timed out' ? 3_000 : 600_000
+    const options = { name: 'n', storage, timeoutMs, retry: { ...strict, failuresMax } } as const
     hub.on('t', options, async ({ payload }, attempt) => {
       seen.push(payload)
       if (payload !== 0) return
@@ -235,6 +238,54 @@ describe.each(storages)('a transaction that commits after its attempt has ended:
     expect((await hub.deadLetters()).deadLetters).toEqual([])
   })
 })
+
+test.each(storages)(
+  'a completeIn that was on its way as its attempt timed out is refused or counts, and runs no second time after it counted: %s',
+  async (storage) => {
+    const { hub, clock, drain } = await hubs.open()
+    const client = await pool.connect()
+    const aborted = createSignal()
+    const ended = createSignal()
+    const attempts: number[] = []
+    const committed: number[] = []
+    hub.on(
+      't',
+      { name: 'n', storage, timeoutMs: 100, retry: { ...strict, failuresMax: 3 } },
+      async (_, attempt) => {
+        attempts.push(attempt.number)
+        attempt.signal.addEventListener('abort', () => aborted.give())
+        if (attempt.number > 1) return
+        // The completing statement is sent after the attempt has timed out.
+        const late = {
+          query: async (text: string, values?: unknown[]) => {
+            if (text.includes('insert') || text.includes('update')) {
+              await aborted.given
+              await delay(200)
+            }
+            return client.query(text, values)
+          },
+        }
+        await client.query('begin')
+        const isCompleted = await attempt.completeIn(late).then(
+          () => true,
+          () => false,
+        )
+        await client.query(isCompleted ? 'commit' : 'rollback')
+        if (isCompleted) committed.push(attempt.number)
+        ended.give()
+      },
+    )
+    await hub.start()
+    await hub.publish({ type: 't', payload: 1, orderingKey: 'k' })
+    await ended.given
+    client.release()
+    await clock.advance(10_000)
+    await drain()
+    // Whichever came first counts, and only that one.
+    expect(attempts).toEqual(committed.length === 1 ? [1] : [1, 2])
+    expect((await hub.deadLetters()).deadLetters).toEqual([])
+  },
+)
 
 describe.each(storages)('completeIn, called twice: %s', (storage) => {
   const twice: [how: string, work: (client: pg.PoolClient, attempt: Attempt) => Promise<void>][] = [

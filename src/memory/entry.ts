@@ -19,8 +19,8 @@ export interface Entry {
   stored: 'no' | 'perhaps' | 'yes'
   /** It may have ended a process: it is attempted alone, until it has succeeded. */
   isSuspect: boolean
-  /** A transaction of the caller's may complete it, also after its attempt has ended. */
-  completesIn: boolean
+  /** The statement by which a caller's transaction completes it, which may commit after its attempt has ended. */
+  completing: Promise<unknown> | null
 }
 
 /** What is known of an entry that comes in. */

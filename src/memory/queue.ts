@@ -195,7 +195,7 @@ export class MemoryQueue {
       state: 'waiting',
       run: null,
       stored: 'no',
-      completesIn: false,
+      completing: null,
     }
     this.#chars += event.payloadText.length
     if (standing.failures > 0) this.#retries++

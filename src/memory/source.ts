@@ -22,7 +22,7 @@ import {
 import { markMemory } from '../operations/mark-memory.ts'
 import { checkSnapshot, markNow } from '../operations/snapshot.ts'
 import type { MemoryClock } from './clock.ts'
-import type { Entry, MemoryDelivery, MemoryRun } from './entry.ts'
+import { type Entry, isOutWith, type MemoryDelivery, type MemoryRun } from './entry.ts'
 import type { Persister } from './persister.ts'
 import type { MemoryQueue } from './queue.ts'
 
@@ -83,7 +83,7 @@ export class MemorySource implements Source {
     for (const settlement of settlements) {
       const { kind } = settlement.settlement
       const delivery = settlement.delivery as MemoryDelivery
-      const isPlain = kind !== 'bury' && !delivery.entry.completesIn
+      const isPlain = kind !== 'bury' && delivery.entry.completing === null
       answers.push(
         isPlain ? this.#settle(delivery, settlement) : await this.#settleSlowly(delivery, settlement),
       )
@@ -118,12 +118,15 @@ export class MemorySource implements Source {
   /** The queue's token is read by the caller's snapshot: an older one would name a holder that is gone. */
   async completeIn(tx: CallerTransaction, { delivery, mark }: Completion): Promise<boolean> {
     const { db } = this.#options
-    const { entry } = delivery as MemoryDelivery
+    const { entry, run } = delivery as MemoryDelivery
     const name = nameOf(delivery)
-    if (entry.completesIn && (await isCompletedInMemoryBy(tx, db, name))) return true
+    if (entry.completing !== null && (await isCompletedInMemoryBy(tx, db, name))) return true
     await checkSnapshot(tx, mark)
-    entry.completesIn = true
-    return completeMemoryIn(tx, db, name)
+    // The attempt may have timed out meanwhile: what was settled in memory is fenced here, not in the database.
+    if (!isOutWith(entry, run)) return false
+    const completing = completeMemoryIn(tx, db, name)
+    entry.completing = completing
+    return completing
   }
 
   /** What is completed is settled: the runner does not say so again. */
@@ -171,12 +174,14 @@ export class MemorySource implements Source {
   async #settleSlowly(delivery: MemoryDelivery, settled: SettleDelivery): Promise<SettleAnswer> {
     const { db } = this.#options
     const { entry } = delivery
-    if (entry.completesIn && entry.state === 'out') {
+    if (entry.completing !== null && isOutWith(entry, delivery.run)) {
+      // The statement must have reached the database before its transaction can be waited for.
+      await entry.completing.catch(() => undefined)
       if (await awaitMemoryCompletion(db, nameOf(delivery))) {
         this.#finish(delivery, settled.executionMs)
         return 'completed'
       }
-      entry.completesIn = false
+      entry.completing = null
     }
     const { settlement, startedAfterMs, executionMs } = settled
     if (settlement.kind !== 'bury') return this.#settle(delivery, settled)
