@@ -157,8 +157,9 @@ test('whoever waits for something else is not woken', async () => {
   const statements = listenToStatements()
   const id = await pulling.publish({ tags: 'd,a' })
   expect(await call).toMatchObject({ json: { id } })
-  await eventually('it was looked again', () => statements.count('peek') >= 2)
-  expect(statements.count('lease')).toBe(1)
+  await eventually('two looks', () => statements.count('peek') >= 2)
+  // One lease, or two if the look of every second admits the event just as the call looks for it.
+  expect(statements.count('lease')).toBeLessThanOrEqual(2)
   expect(hub.pull.waiting).toBe(10)
 })
 
