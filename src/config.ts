@@ -275,9 +275,10 @@ function text(option: string, value: unknown): string {
   throw new PosthornError('BAD_OPTION', { option, expected: '1 to 255 characters', value: toDetail(value) })
 }
 
-/** Variables hold flags as text. */
-function flagSetting({ name, value }: Setting, usual: boolean): boolean {
-  return flag(name, value === 'true' || (value === 'false' ? false : (value ?? usual)))
+function flagSetting({ name, value, isVariable }: Setting, usual: boolean): boolean {
+  if (isVariable && value === 'true') return true
+  if (isVariable && value === 'false') return false
+  return flag(name, value ?? usual)
 }
 
 function schemaSetting({ name, value = 'posthorn' }: Setting): string {

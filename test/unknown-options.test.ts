@@ -34,6 +34,7 @@ describe('a field that no event has is refused by name, with the one that was me
   const cases: [name: string, meant: RegExp][] = [
     ['delay', /did you mean runAt\?/],
     ['groupId', /did you mean orderingKey\?/],
+    ['group_id', /did you mean orderingKey\?/],
     ['ordering_key', /did you mean orderingKey\?/],
     ['orderingkey', /did you mean orderingKey\?/],
     ['idempotencykey', /did you mean idempotencyKey\?/],

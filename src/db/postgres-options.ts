@@ -74,12 +74,12 @@ export function checkPostgresOptions(options: PostgresOptions): PostgresSettings
 
 function addressesOf({ connection, pool }: PostgresOptions): pg.ClientConfig[] {
   if (typeof connection === 'string') {
-    return urlsOfHosts(connection, 'connection').map((connectionString) => ({ connectionString }))
+    return urlsOfHosts(connection, 'database').map((connectionString) => ({ connectionString }))
   }
   const config = connection ?? pool?.options
   if (config === undefined || config === null) {
     throw new PosthornError('BAD_OPTION', {
-      option: 'connection',
+      option: 'database',
       expected: 'given, unless pool is',
       value: connection,
     })
@@ -98,7 +98,7 @@ function hostOf(client: pg.ClientConfig): HostAddress {
   } catch {
     // The driver's error would carry the whole address, and so the password, into logs.
     const value = client.connectionString?.replace(/:\/\/.*@/, '://***@').replace(/\?.*/, '') ?? client.host
-    throw new PosthornError('BAD_OPTION', { option: 'connection', expected: 'a postgres:// address', value })
+    throw new PosthornError('BAD_OPTION', { option: 'database', expected: 'a postgres:// address', value })
   }
 }
 

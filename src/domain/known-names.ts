@@ -36,7 +36,8 @@ export function leftOut(
   why: string,
   meant: Readonly<Record<string, string>> = {},
 ): string {
-  const hint = Object.hasOwn(meant, name) ? meant[name] : nearestName(name, known)
+  const foreign = Object.keys(meant).find((one) => plain(one) === plain(name))
+  const hint = foreign === undefined ? nearestName(name, known) : meant[foreign]
   if (hint !== undefined) return `left out: ${why} (did you mean ${hint}?)`
   return known.length === 0 ? `left out: ${why}` : `left out: ${why} (known: ${known.join(', ')})`
 }

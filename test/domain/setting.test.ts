@@ -33,6 +33,11 @@ test('a number in a variable is read as one, with the value that was set in the 
   expect(() => readConfig({}, { POLL_INTERVAL_MS: 'often' })).toThrow(/, got often\.$/)
 })
 
+test('an option that holds a number or a flag as text is refused', () => {
+  expect(() => readConfig({ pollMs: '5' as never }, {})).toThrow(/^Expected pollMs to be .*, got 5\.$/)
+  expect(() => readConfig({ migrate: 'false' as never }, {})).toThrow(/^Expected migrate to be /)
+})
+
 test('the variables of schema, pool, prepared statements and migrations are not ignored', () => {
   const env = {
     POSTHORN_SCHEMA: 'shop',
