@@ -8,15 +8,18 @@ const lateUs = 1_000_000
 
 /**
  * With an asynchronous standby, what was asked for before there was a new primary and answered after the standby had heard the
- * last is as good as unanswered: it may be lost or undone.
+ * last is as good as unanswered: it may be lost or undone. An event that the standby lacks may have been attempted before, and
+ * its publisher may have sent it again: it has another id then, and the first one is nobody's.
  */
-export function withoutLostAnswers(history, times) {
+export function withoutLostAnswers(history, { answers, ...times }) {
   const { frozenAt, promotedAt } = times
   const invokedAt = new Map()
+  const stored = new Set(answers.events.map(({ id }) => id))
+  const isOfLost = ({ kind, id, at }) => kind === 'begin' && !stored.has(id) && at <= promotedAt + lateUs
   const isSettled = ({ kind, at }) =>
     ['settled', 'settle ok'].includes(kind) && at >= frozenAt && at <= promotedAt + lateUs
   return history
-    .filter((record) => !isSettled(record))
+    .filter((record) => !isSettled(record) && !isOfLost(record))
     .map((record) => {
       if (record.kind === 'invoke') invokedAt.set(record.op, record.at)
       const { kind, type, at } = record

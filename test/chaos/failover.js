@@ -42,7 +42,7 @@ export async function runFailover({ seed, secs, isSynchronous, programs, standst
       const drained = await untilDrained(world, { standstillMs })
       const answers = await readAnswers(world)
       const history = world.history()
-      const judged = isSynchronous ? history : withoutLostAnswers(history, times)
+      const judged = isSynchronous ? history : withoutLostAnswers(history, { ...times, answers })
       const violations = [
         ...drained.violations,
         ...judge(judged, answers),

@@ -1,0 +1,32 @@
+import { expect, test } from 'vitest'
+
+type Line = Readonly<Record<string, unknown>>
+interface Times {
+  readonly frozenAt: number
+  readonly promotedAt: number
+  readonly answers: { readonly events: readonly Line[] }
+}
+const { withoutLostAnswers } = (await import(new URL('./failover-rules.js', import.meta.url).href)) as {
+  withoutLostAnswers: (history: readonly Line[], times: Times) => readonly Line[]
+}
+
+const times = { frozenAt: 100, promotedAt: 200 }
+const answer = { kind: 'answer', op: 1, type: 'ok', at: 110, answers: [{ id: 7 }] }
+const invoke = { kind: 'invoke', op: 1, at: 105 }
+const begin = { kind: 'begin', s: 'pulled', id: 7, u: 1, at: 120 }
+
+test('an event that the standby lacks was not acknowledged, and its attempt is nobody’s', () => {
+  const kept = withoutLostAnswers([invoke, answer, begin], { ...times, answers: { events: [] } })
+  expect(kept).toEqual([invoke, { kind: 'answer', op: 1, type: 'info', at: 110 }])
+})
+
+test('an event that the standby has keeps its attempt', () => {
+  const kept = withoutLostAnswers([invoke, answer, begin], { ...times, answers: { events: [{ id: 7 }] } })
+  expect(kept).toContainEqual(begin)
+})
+
+test('what was acknowledged before the standby heard the last counts', () => {
+  const early = { ...answer, at: 90 }
+  const kept = withoutLostAnswers([invoke, early], { ...times, answers: { events: [] } })
+  expect(kept).toContainEqual(early)
+})
