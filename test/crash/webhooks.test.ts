@@ -5,7 +5,7 @@ test(
   'receivers that fail and hang get every lane in order, from dispatchers that are killed and replaced',
   patience,
   async () => {
-    const size = { subscribersMax: 4, keys: 16, pauseMs: 150 }
+    const size = { subscribersMax: 3, keys: 16, pauseMs: 300 }
     const { counts, violations } = await runScenario('webhooks', { seed: 7, secs: 6, ...size })
     expect(violations).toEqual([])
     expect(counts.kills).toBeGreaterThanOrEqual(2)

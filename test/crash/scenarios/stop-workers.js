@@ -15,7 +15,9 @@ export async function run({ connection, seed, secs, stops: stopsMax = Math.ceil(
     let next = await world.startWorker(workerConfig(seed, 0))
     const load = { type: 'crash.stop', random: createRandom(seed + 1), keys: 8, pauseMs: 60 }
     const published = publishUntil(() => !publishing, world, load)
-    while (result.stops < stopsMax) {
+    // Without a delivery that was handed back the run would show nothing.
+    const isEnough = () => result.stops >= stopsMax && (result.handedBack > 0 || result.stops >= 5 * stopsMax)
+    while (!isEnough()) {
       const starting = world.startWorker(workerConfig(seed, result.stops + 1))
       await stopOne(world, next, { random, result })
       next = await starting
