@@ -41,9 +41,12 @@ function attempted(
   ]
 }
 
-const rules = (history: readonly Line[], answers: Partial<Answers> = {}) => [
-  ...new Set(judge(history, { ...nothing, ...answers }).map(({ rule }) => rule)),
-]
+/** Unless said otherwise, what was begun was delivered in the end. */
+const rules = (history: readonly Line[], answers: Partial<Answers> = {}) => {
+  const begun = history.filter(({ kind }) => kind === 'begin')
+  const deliveries = begun.map(({ id, s }) => ({ ...delivered(Number(id)), subscriber: s }))
+  return [...new Set(judge(history, { ...nothing, deliveries, ...answers }).map(({ rule }) => rule))]
+}
 const delivered = (id: number, status = 'delivered') => ({
   ...{ id: `d${id}`, event_id: id, subscriber: 'plain', status },
 })
@@ -205,9 +208,12 @@ describe('the checker of the chaos driver', () => {
       ...lease(8, 1, 2_000_000, 'b'),
       { at: 2_000_100, kind: 'settle', ...what },
       { at: 2_000_200, kind: 'settle ok', ...what },
+      ...attempted(other, 1, [2_000_300, 2_000_400], { u: 1, id: 11, s: 'pulled', token: 'b' }),
     ]
-    const deliveries = [{ ...delivered(11, 'pending'), subscriber: 'pulled' }]
-    expect(rules(history, { deliveries })).toEqual(['fence'])
+    expect(rules(history)).toContain('fence')
+    // What was asked for before another had it is only answered late.
+    const early = { at: 900_000, kind: 'settle', ...what }
+    expect(rules([...history.slice(0, 4), early, ...history.slice(4)])).not.toContain('fence')
   })
 
   test('sees a delivery that two were told they had completed', () => {
@@ -243,7 +249,10 @@ describe('the checker of the chaos driver', () => {
       { at, kind: 'invoke', op, name, ...fields },
       { at: at + 1, kind: 'answer', op, name, type: 'ok' },
     ]
-    const history = [...published(1, 0, [{ u: 1, id: 11, type: 'temp.x' }]), ...done(3, 60, 'prune')]
+    const history = [
+      ...published(1, 0, [{ u: 1, id: 11, type: 'temp.x' }]),
+      ...done(3, 60, 'prune', { olderThanMs: 0 }),
+    ]
     expect(rules(history)).toEqual(['lost'])
     expect(rules([...history, ...done(2, 50, 'subscriber.delete', { s: 'temp', deletes: true })])).toEqual([])
   })
