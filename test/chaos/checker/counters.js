@@ -97,10 +97,9 @@ const skewMs = 2_000
 function mayHaveLostLetter(model, { event_id: id }) {
   const publication = model.publications.get(model.uidById.get(id))
   if (publication === undefined) return true
-  return [...model.operations.values()].some(
+  return model.removals.some(
     (one) =>
       one.name === 'prune' &&
-      one.type !== 'fail' &&
       clockAheadMs(model, publication.invokedAt, effectEndOf(one)) >= one.olderThanMs * lettersOlder - skewMs,
   )
 }

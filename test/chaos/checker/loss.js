@@ -76,10 +76,9 @@ const skewMs = 2_000
 
 /** By a prune when it was old enough, or at once because its type is not kept. */
 function mayBePruned(model, { invokedAt, type }, since) {
-  return [...model.operations.values()].some((one) => {
-    if (one.type === 'fail') return false
-    if (one.defined?.type === type) return one.defined.keepMs !== undefined
-    if (one.name !== 'prune' || effectEndOf(one) < since) return false
+  return model.removals.some((one) => {
+    if (one.defined !== undefined) return one.defined.type === type
+    if (effectEndOf(one) < since) return false
     return clockAheadMs(model, invokedAt, effectEndOf(one)) >= one.olderThanMs - skewMs
   })
 }

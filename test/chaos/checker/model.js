@@ -44,6 +44,9 @@ export function readModel(history) {
     if (operation.options !== undefined || operation.deletes || operation.creates)
       model.changes.push(operation)
   }
+  model.removals = [...model.operations.values()].filter(
+    ({ name, type, defined }) => type !== 'fail' && (name === 'prune' || defined?.keepMs !== undefined),
+  )
   indexTroubles(model)
   indexTouches(model)
   return model
