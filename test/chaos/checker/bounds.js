@@ -35,9 +35,9 @@ export function findOutOfBounds(model, answers) {
 
 /** So many in a row that nothing between them gave it a fresh budget. */
 function isBeyond(model, delivery, { failures, most }) {
-  // A failure that could not be told may not have been counted.
+  // A failure that nobody acknowledged may not have been counted.
   const sure = failures.filter(
-    (one) => !isDoubtful(model, concerned(model, one), one.begunAt, one.endedAt + secondUs),
+    (one) => one.isSettled || !isDoubtful(model, concerned(model, one), one.begunAt, one.endedAt + secondUs),
   )
   return sure.some((first, place) => {
     const last = sure[place + most]

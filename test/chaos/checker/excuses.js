@@ -111,10 +111,10 @@ export const mayHaveExpired = (model, { expiresMs, invokedAt }, at) =>
 const job = /^(library\.)?(recover|replay|abortReplay)/
 
 /** A job goes on after its answer, and an operation without an answer may be done later. */
-export function effectEndOf({ name, type, answeredAt }) {
-  if (job.test(name)) return Number.POSITIVE_INFINITY
-  return answeredAt + (type === 'ok' ? promptEffectUs : lateEffectUs)
-}
+export const effectEndOf = (operation) =>
+  job.test(operation.name) ? Number.POSITIVE_INFINITY : answerEndOf(operation)
+
+const answerEndOf = ({ type, answeredAt }) => answeredAt + (type === 'ok' ? promptEffectUs : lateEffectUs)
 
 export function indexTouches(model) {
   model.touchesById = new Map()
@@ -151,13 +151,14 @@ export function touchesOf(model, { s, id }) {
 function covers(model, operation, { s, id, attempts, publication }) {
   if (operation.s !== undefined && operation.s !== s) return false
   if (publication === undefined) return true
-  if (operation.effectEndsAt < publication.invokedAt) return false
+  // What a job covers is fixed when it starts, however long it goes on.
+  const until = answerEndOf(operation)
+  if (until < publication.invokedAt) return false
   const { filter, ids, touches } = operation
   if (filter?.ordering_key !== undefined && filter.ordering_key !== publication.key) return false
   if (filter?.type !== undefined && filter.type !== publication.type) return false
   if (ids !== undefined || touches !== 'redrive') return true
-  // What a job covers is fixed when it starts.
-  return mayBeDead(model, { s, id, attempts, publication }, operation.answeredAt + lateEffectUs)
+  return mayBeDead(model, { s, id, attempts, publication }, until)
 }
 
 /** A filter on dead letters finds what had expired, was buried, or had an attempt that did not end well. */

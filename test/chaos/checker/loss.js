@@ -107,7 +107,7 @@ function wasRestarted(model, { invokedAt, ackedAt }) {
 /** Not if a filter was being changed, or the subscription was away, or its process wants no such events now. */
 function isSurelyOwed(model, publication, s) {
   const { invokedAt, ackedAt, f, isUnreadable } = publication
-  const changes = model.changes.filter((one) => one.s === s)
+  const changes = model.changesBy.get(s) ?? []
   // Between a creation that was acknowledged and the next deletion that was asked for.
   const isAway = (one) => one.deletes && one.invokedAt < ackedAt && !recreatedBefore(changes, one, invokedAt)
   if (passing.includes(s) && changes.some(isAway)) return false
@@ -123,7 +123,7 @@ function isSurelyOwed(model, publication, s) {
  */
 function changesInForce(changes, field, { invokedAt, ackedAt }) {
   const own = changes.filter(
-    ({ options, ...one }) => options !== undefined && field in options && one.invokedAt < ackedAt,
+    (one) => one.options !== undefined && field in one.options && one.invokedAt < ackedAt,
   )
   const isOver = (one) =>
     one.name === 'subscriber.change' &&
@@ -154,7 +154,7 @@ export function findUnexpected(model, answers) {
       const publication = model.publications.get(u)
       const why = whyUnexpected(publication)
       if (why !== undefined) report(s, id, `${why} and delivered`)
-      else if (!owedTo(publication).includes(s) && !isReplayed(model, delivery))
+      else if (!owedTo(publication).includes(s) && !mayWantMore(model, delivery))
         report(s, id, 'is not for it')
     }
   }
@@ -170,7 +170,12 @@ function whyUnexpected(publication) {
   return { undone: 'was rolled back', refused: 'was refused' }[publication.fate]
 }
 
-const isReplayed = (model, delivery) => touchesOf(model, delivery).some(({ touches }) => replays.has(touches))
+/** A replay sends whatever it is told to, and a subscription may have asked for other types. */
+const mayWantMore = (model, delivery) =>
+  touchesOf(model, delivery).some(({ touches }) => replays.has(touches)) ||
+  (model.changesBy.get(delivery.s) ?? []).some(
+    ({ options }) => options?.types !== undefined || options?.event_types !== undefined,
+  )
 
 /** One event has one id, however often it was published under its key, and no id has two events. */
 export function findDoubled(model, answers) {

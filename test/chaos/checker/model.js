@@ -32,6 +32,7 @@ export function readModel(history) {
     successions: [],
     roles: new Map(),
     changes: [],
+    changesBy: new Map(),
     healedAt: Number.POSITIVE_INFINITY,
     endedAt: (history.at(-1)?.at ?? 0) + answersUs,
   }
@@ -41,8 +42,10 @@ export function readModel(history) {
     if (hookNames.includes(s)) for (const one of attempts) giveUp(one)
   for (const operation of model.operations.values()) {
     if (operation.events !== undefined) readPublish(model, operation)
-    if (operation.options !== undefined || operation.deletes || operation.creates)
-      model.changes.push(operation)
+    if (operation.options === undefined && !operation.deletes && !operation.creates) continue
+    model.changes.push(operation)
+    if (model.changesBy.has(operation.s)) model.changesBy.get(operation.s).push(operation)
+    else model.changesBy.set(operation.s, [operation])
   }
   model.removals = [...model.operations.values()].filter(
     ({ name, type, defined }) => type !== 'fail' && (name === 'prune' || defined?.keepMs !== undefined),
@@ -106,6 +109,8 @@ const readers = {
     const { s, id, at, verb, isLast } = record
     const asked = open.settles.get(`${record.pid} ${record.no} ${verb}`)
     model.settles.push({ ...record, askedAt: asked?.at ?? at, byToken: asked?.byToken })
+    const attempt = deliveryOf(model, s, id).attempts.findLast(({ token }) => token === record.token)
+    if (attempt !== undefined && verb !== 'start' && verb !== 'heartbeat') attempt.isSettled = true
     if (verb === 'complete')
       deliveryOf(model, s, id).settled.push({ at, settlement: 'complete', by: record.token })
     if (verb === 'bury' || isLast)

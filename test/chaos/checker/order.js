@@ -39,9 +39,9 @@ function laneOf(model, { s, id, attempts }) {
 }
 
 /** A subscription that is deleted and made again begins with new lanes. Undefined: nobody can say which one it was for. */
-function lifeOf({ changes }, { invokedAt, ackedAt }, s) {
+function lifeOf({ changesBy }, { invokedAt, ackedAt }, s) {
   if (!passing.includes(s)) return ''
-  const ended = changes.filter((one) => one.deletes && one.s === s && one.type !== 'fail')
+  const ended = (changesBy.get(s) ?? []).filter((one) => one.deletes && one.type !== 'fail')
   const isUnsure = ended.some(
     (one) => one.invokedAt < (ackedAt ?? Number.POSITIVE_INFINITY) && effectEndOf(one) > invokedAt,
   )
@@ -54,13 +54,13 @@ function laneKeyOf(model, publication, { s, attempts }) {
   if (s === 'hook') return attempts[0].key
   const { invokedAt, ackedAt, key, p, isUnreadable } = publication
   const byPointer = () => (isUnreadable ? undefined : p)
-  const changes = model.changes.filter(
-    ({ options, ...one }) =>
-      one.s === s &&
-      s !== 'plain' &&
-      options !== undefined &&
-      ('ordering_key' in options || 'orderingKey' in options) &&
-      one.invokedAt < (ackedAt ?? Number.POSITIVE_INFINITY),
+  const until = ackedAt ?? Number.POSITIVE_INFINITY
+  const own = s === 'plain' ? [] : (model.changesBy.get(s) ?? [])
+  const changes = own.filter(
+    (one) =>
+      one.options !== undefined &&
+      ('ordering_key' in one.options || 'orderingKey' in one.options) &&
+      one.invokedAt < until,
   )
   const last = changes.at(-1)
   if (last === undefined) return s === 'pointer' ? byPointer() : key
