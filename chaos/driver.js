@@ -7,8 +7,10 @@ import pg from 'pg'
 import { startEmbedded } from '../dist/db/embedded.js'
 import { openBouncer, program } from '../test/chaos/bouncer.js'
 import { findPlanted } from '../test/chaos/controls.js'
+import { measureDamage, tellDamage } from '../test/chaos/damage.js'
 import { runChaos } from '../test/chaos/main.js'
 import { shrink } from '../test/chaos/shrink.js'
+import { smallestHistory, tellHistory } from '../test/chaos/smallest-history.js'
 import { timelineOf } from '../test/chaos/timeline.js'
 import { addUp, missing } from '../test/chaos/vacuity.js'
 
@@ -36,6 +38,8 @@ const { values } = parseArgs({
     bouncer: { type: 'string', default: 'auto' },
     /** Seconds that may be spent on making a violation small. */
     shrink: { type: 'string', default: '180' },
+    /** After a good run: how much of each kind of injected damage the checker notices. */
+    damage: { type: 'boolean', default: false },
     /** `failover`: two servers, of which the first is killed and the second takes over. */
     scenario: { type: 'string' },
     /** Of a failover: `sync`, `async` or `both`. */
@@ -91,6 +95,7 @@ async function runSeeds(options, { only, log }) {
     log(`seed ${own.seed}: ${Math.round(report.secs)} s in all, ${report.violations.length} violations`)
     tellViolations(report)
     if (report.violations.length > 0) await tellSmallest(report, own)
+    else if (values.damage) console.log(tellDamage(measureDamage(report)).join('\n'))
     const { counts, pairs, violations } = report
     reports.push({ counts, pairs, violations })
   }
@@ -126,8 +131,18 @@ function tellViolations({ violations, history }) {
   }
 }
 
-/** Runs again with less and less of it. */
-async function tellSmallest({ violations, names }, options) {
+const historyShrunkMs = 30_000
+
+/** First the smallest history, of this run alone; then the run is repeated with fewer and fewer operations. */
+async function tellSmallest({ violations, names, history, answers }, options) {
+  const first = violations.find(({ id }) => id !== undefined)
+  if (first !== undefined && answers !== undefined) {
+    const left = smallestHistory({ history, answers }, first, {
+      untilMs: performance.now() + historyShrunkMs,
+    })
+    console.log(`SMALLEST HISTORY that breaks "${first.rule}": ${left.length} of ${history.length} records`)
+    console.log(tellHistory(left).join('\n'))
+  }
   const untilMs = performance.now() + Number(values.shrink) * 1000
   const [{ rule }] = violations
   const run = (less) => runChaos({ ...options, ...less, secs: Math.min(secs, shrunkSecs) })

@@ -20,6 +20,7 @@ export async function readAnswers(world) {
     deliveries: await list('/deliveries', 'deliveries'),
     events: await list('/events', 'events'),
     letters: await list('/dlq?include_retried=true', 'dead_letters'),
+    stored: await readStored(world),
     queues: queues.queues,
     metrics: await readMetrics(world),
     left: await countLeft(world),
@@ -52,4 +53,12 @@ async function countLeft(world) {
     left[table] = rows
   }
   return left
+}
+
+/** Which of our events each stored one is, by its payload, which no list shows. */
+async function readStored(world) {
+  const rows = await world.query(
+    `select id::text, substring(payload from '"u":([0-9]+)')::int as u from __schema__.events where type not like 'posthorn.%'`,
+  )
+  return rows.filter(({ u }) => u !== null).map(({ id, u }) => ({ id: Number(id), u }))
 }

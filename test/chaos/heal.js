@@ -71,8 +71,9 @@ const farMs = 10_000
 async function withoutPatient(world, left) {
   if (world.clockOffsetMs > world.clockOffsetMsMax - farMs) return left
   const farAt = world.nowMs() + farMs
-  const isPatient = ({ status, next_try_at: at }) =>
-    status === 'delivering' || (at !== null && Date.parse(at) > farAt)
+  // A delayed delivery does not tell its moment, which comes after its creation.
+  const isPatient = ({ status, next_try_at: at, created_at: createdAt }) =>
+    status === 'delivering' || Date.parse(at ?? createdAt) > farAt
   const patient = left.filter(isPatient)
   const { json } = await world.insist({ method: 'GET', path: '/subscribers?limit=100' })
   const limited = json.subscribers

@@ -53,6 +53,7 @@ export async function runChaos(options) {
     log('drain')
     const drained = await untilDrained(world, options)
     const answers = await readAnswers(world)
+    world.keepAnswers(answers)
     const violations = [...drained.violations, ...judge(world.history(), answers)]
     return report(world, { violations, startedAt, answers, names: [...names, ...bursts] })
   } finally {
@@ -82,7 +83,7 @@ const checkedMs = 500
 function report(world, { violations, startedAt, answers, names }) {
   const history = world.history()
   const secs = (monotonicUs() - startedAt) / 1e6
-  return { violations, ...summarize(history, answers), history, names, secs }
+  return { violations, ...summarize(history, answers), history, answers, names, secs }
 }
 
 const noAnswers = { deliveries: [], events: [], letters: [], queues: [], ledger: [] }

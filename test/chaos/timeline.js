@@ -1,5 +1,6 @@
 /** All that is known of one delivery: its publish, its attempts, what was done to it, and what was done to its processes. */
-import { readModel, touchesOf } from './checker/model.js'
+import { touchesOf } from './checker/excuses.js'
+import { readModel } from './checker/model.js'
 
 const linesMax = 60
 

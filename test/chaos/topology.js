@@ -104,6 +104,8 @@ export const passing = ['temp', 'temphook', 'picky']
 /** Those whose attempts go over HTTP, so that the trouble of a server is theirs too. */
 export const remote = ['hook', 'temphook', 'pulled', 'temp', 'client', 'work']
 export const hookNames = hooks.map(({ name }) => name)
+/** Those whose settlements only a server sees. */
+export const served = [...hookNames, 'client']
 /** Those that an operator may pause, drain and configure here. */
 export const queueNames = allSubscriptions.filter((name) => !passing.includes(name))
 export { leaseMs, timeoutMs }

@@ -1,7 +1,7 @@
 /** One schema, one history, and all processes that work on it. */
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -18,6 +18,7 @@ import { handlers, hooks, memoryHandler, patience, pulls } from './topology.js'
 let worlds = 0
 const insistMax = 100
 const persistMax = 900
+const isKept = process.env.POSTHORN_CHAOS_KEEP !== undefined
 
 export async function openWorld(options) {
   const { connection, server, seed, bug, bouncer, victims, servers = 2 } = options
@@ -119,12 +120,16 @@ export async function openWorld(options) {
     },
     slots: [],
     of: (role) => world.slots.filter((slot) => slot.role.startsWith(role)),
+    /** Written beside the history, so that a kept run can be judged again. */
+    keepAnswers(answers) {
+      if (isKept) writeFileSync(join(directory, 'answers.json'), JSON.stringify(answers))
+    },
     async close() {
       await Promise.all(world.slots.map((slot) => slot.close()))
       await pool.query(`drop schema ${schema} cascade`).catch(() => undefined) // the server may be gone
       await pool.end()
-      if (process.env.POSTHORN_CHAOS_KEEP === undefined) rmSync(directory, { recursive: true, force: true })
-      else console.log(`history: ${path}`)
+      if (isKept) console.log(`history: ${path}`)
+      else rmSync(directory, { recursive: true, force: true })
     },
   }
   world.record('clock', { wallMs: Date.now() })

@@ -1,4 +1,6 @@
 /** What the hub tells in sum agrees with what it tells in detail, and nothing is left where nothing waits. */
+import { hookNames, remote } from '../topology.js'
+import { clockAheadMs, concerned, effectEndOf, isDoubtful, mayHaveBeenLeased } from './excuses.js'
 
 export function findWrongCounters(model, answers) {
   const found = []
@@ -19,6 +21,7 @@ export function findWrongCounters(model, answers) {
     ...found,
     ...findWrongStatuses(model, answers),
     ...findWrongLetters(model, answers),
+    ...findWrongCounts(model, answers),
     ...findGrowth(answers, waiting),
     ...findSleepers(model, answers),
   ]
@@ -31,7 +34,9 @@ const withErrors = 'COMPLETED_WITH_ERRORS'
 /** The status of an event follows from those of its deliveries; one that was finalized with errors is done, with errors. */
 function findWrongStatuses(model, { events, deliveries }) {
   const finalized = new Set(
-    [...model.deliveries.values()].filter(({ s }) => s === 'polled').map(({ id }) => id),
+    [...model.deliveries.values()]
+      .filter(({ s, attempts }) => s === 'polled' && attempts.some(({ outcome }) => outcome === 'bury'))
+      .map(({ id }) => id),
   )
   const byEvent = new Map()
   for (const one of deliveries)
@@ -61,30 +66,81 @@ function statusOf(states) {
 
 /** A delivery that is dead has a letter that nobody has retried, and the other way round. */
 function findWrongLetters(model, { letters, deliveries }) {
-  const isErased = [...model.operations.values()].some(({ name }) => name === 'prune')
-  if (isErased) return []
-  const dead = new Set(
-    deliveries.filter(({ status }) => status === 'dlq' || status === 'expired').map(({ id }) => id),
+  const finals = new Map(deliveries.map((one) => [one.id, one]))
+  const isDead = ({ status } = {}) => status === 'dlq' || status === 'expired'
+  const open = letters.filter((one) => one.manual_retry_at === null && one.message_id !== null)
+  const named = new Set(open.map((one) => one.message_id))
+  const without = deliveries.filter(
+    (one) => isDead(one) && !named.has(one.id) && !mayHaveLostLetter(model, one),
   )
-  const open = new Set(
-    letters.filter(({ manual_retry_at: retriedAt }) => retriedAt === null).map(({ message_id: id }) => id),
-  )
-  const without = deliveries.filter(({ id }) => dead.has(id) && !open.has(id))
-  const beyond = letters.filter(({ message_id: id }) => id !== null && open.has(id) && !dead.has(id))
+  const beyond = open.filter(({ message_id: id }) => finals.has(id) && !isDead(finals.get(id)))
   return [
-    ...without.slice(0, 3).map(({ event_id: id, subscriber: s, status }) => ({
+    ...without.map(({ event_id: id, subscriber: s, status }) => ({
       rule: 'counter',
       s,
       id,
       text: `${s} event ${id} is ${status} and has no open dead letter`,
     })),
-    ...beyond.slice(0, 3).map(({ event_id: id, subscriber: s }) => ({
+    ...beyond.map(({ event_id: id, subscriber: s }) => ({
       rule: 'counter',
       s,
       id,
       text: `${s} event ${id} has an open dead letter and is not dead`,
     })),
   ]
+}
+
+/** A prune removes letters that are four times as old as what else it removes. */
+const lettersOlder = 4
+const skewMs = 2_000
+
+function mayHaveLostLetter(model, { event_id: id }) {
+  const publication = model.publications.get(model.uidById.get(id))
+  if (publication === undefined) return true
+  return model.removals.some(
+    (one) =>
+      one.name === 'prune' &&
+      clockAheadMs(model, publication.invokedAt, effectEndOf(one)) >= one.olderThanMs * lettersOlder - skewMs,
+  )
+}
+
+/** What is told of a delivery's attempts agrees with those that began, if nothing kept them from being counted. */
+function findWrongCounts(model, { deliveries }) {
+  const found = []
+  for (const final of deliveries) {
+    const { subscriber: s, event_id: id, attempt_count: told, failures } = final
+    const publication = model.publications.get(model.uidById.get(id))
+    const { attempts } = model.deliveries.get(`${s} ${id}`) ?? { attempts: [] }
+    if (publication === undefined) continue
+    const isRemote = remote.includes(s) || s === 'polled'
+    if (isRemote && mayHaveBeenLeased(model, publication, { s, id })) continue
+    const isHarmed = wasHarmed(model, publication, { s, attempts })
+    const most =
+      isHarmed && hookNames.includes(s) ? Number.POSITIVE_INFINITY : attempts.length + (isHarmed ? 1 : 0)
+    if (told > most) {
+      const text = `${s} event ${id} tells ${told} attempts of which ${attempts.length} began`
+      found.push({ rule: 'counter', s, id, text })
+    }
+    const failedMost = isHarmed ? most : attempts.filter(({ outcome }) => outcome !== 'ok').length
+    if (failures > failedMost) {
+      const text = `${s} event ${id} tells ${failures} failures of which ${failedMost} happened`
+      found.push({ rule: 'counter', s, id, text })
+    }
+  }
+  return found
+}
+
+/**
+ * An attempt that a process died with may be counted though nobody saw it begin. A request that never reaches its receiver is
+ * counted as well, at any time since the event was published.
+ */
+function wasHarmed(model, publication, { s, attempts }) {
+  if (attempts.length === 0) return true
+  const isHook = hookNames.includes(s)
+  return attempts.some((one) => {
+    const from = isHook ? publication.invokedAt : one.begunAt
+    return isDoubtful(model, concerned(model, one), from, (one.endedAt ?? one.begunAt) + 1_000_000)
+  })
 }
 
 /** Where nothing waits, nothing is left in the tables of what waits. */

@@ -1,15 +1,8 @@
 /** Judges a history and the final answers of the API. It knows nothing of how the hub works inside. */
-import {
-  findAfterDone,
-  findCompletedTwice,
-  findEarlyReclaims,
-  findOutOfBounds,
-  findRepeats,
-  findStaleOwners,
-  findUnfenced,
-  findWrongEffects,
-} from './attempts.js'
+import { findAfterDone, findEarlyReclaims, findRepeats, findStaleOwners } from './attempts.js'
+import { findOutOfBounds, findWrongEffects } from './bounds.js'
 import { findWrongCounters } from './counters.js'
+import { findCompletedTwice, findUnfenced } from './fence.js'
 import { findDoubled, findLost, findUnexpected } from './loss.js'
 import { readModel } from './model.js'
 import { findDisorder } from './order.js'
@@ -22,7 +15,7 @@ export function judge(history, answers) {
   const model = readModel(history)
   return [
     ...findLost(model, answers),
-    ...findUnexpected(model),
+    ...findUnexpected(model, answers),
     ...findDoubled(model, answers),
     ...findRepeats(model),
     ...findEarlyReclaims(model),

@@ -1,17 +1,14 @@
 /** What was acknowledged is done or has a cause for not being done; what was refused or undone is never seen. */
 import { passing } from '../topology.js'
-import { owedTo, touchesOf } from './model.js'
+import { clockAheadMs, effectEndOf, mayHaveBeenLeased, mayHaveExpired, touchesOf } from './excuses.js'
+import { owedTo } from './model.js'
 
-const causes = {
-  dlq: ['bury', 'lane skip', 'redrive', 'retry', 'replay', 'lane retry'],
-  cancelled: ['cancel', 'discard', 'lane discard'],
-}
+const deadly = new Set(['bury', 'lane skip', 'redrive', 'retry', 'replay', 'lane retry'])
+const cancels = new Set(['cancel', 'discard', 'lane discard'])
+const replays = new Set(['replay'])
 
 export function findLost(model, answers) {
   const found = []
-  const isPruned = [...model.operations.values()].some(
-    ({ name, type }) => name === 'prune' && type !== 'fail',
-  )
   const finals = new Map(answers.deliveries.map((one) => [`${one.subscriber} ${one.event_id}`, one]))
   for (const publication of model.publications.values()) {
     if (publication.fate !== 'acked') continue
@@ -19,7 +16,7 @@ export function findLost(model, answers) {
     for (const s of owedTo(publication)) {
       if (!isSurelyOwed(model, publication, s)) continue
       const delivery = model.deliveries.get(`${s} ${id}`) ?? { s, id, attempts: [], settled: [] }
-      const why = whyLost(model, publication, delivery, { final: finals.get(`${s} ${id}`), isPruned })
+      const why = whyLost(model, publication, delivery, finals.get(`${s} ${id}`)?.status)
       if (why !== undefined)
         found.push({ rule: 'lost', s, id, text: `${s} event ${id} was acknowledged and ${why}` })
     }
@@ -27,29 +24,33 @@ export function findLost(model, answers) {
   return found
 }
 
-function whyLost(model, publication, delivery, { final, isPruned }) {
-  const { attempts } = delivery
-  const touches = touchesOf(model, delivery).map(({ touches }) => touches)
+function whyLost(model, publication, delivery, status) {
+  const { attempts, settled } = delivery
   const isDone = attempts.some(({ outcome }) => outcome === 'ok')
-  const may = (status) => touches.some((one) => causes[status].includes(one))
-  switch (final?.status) {
+  const may = (causes) => touchesOf(model, delivery).some(({ touches }) => causes.has(touches))
+  const isTold = settled.some(({ settlement }) => settlement === 'complete')
+  const isForgotten = delivery.s === 'memory' && wasRestarted(model, publication)
+  if (isTold && status !== undefined && status !== 'delivered' && !may(replays) && !isForgotten)
+    return `was completed, and is told as ${status}`
+  switch (status) {
     case undefined: {
-      if (isDone || publication.expiresMs !== undefined || touches.length > 0) return undefined
-      if (isPruned && (attempts.length > 0 || wasDeleted(model, publication, delivery))) return undefined
-      if (delivery.s === 'memory' && publication.durability === 'process' && wasKilled(model, 'memory'))
-        return undefined
-      return `there is no trace of it${isPruned ? ', though nothing was done with it that prune could remove' : ''}`
+      if (isForgotten && publication.durability === 'process') return undefined
+      const since = finishedSince(model, publication, delivery)
+      if (since === undefined) return 'there is no trace of it, though nothing ended it'
+      return mayBePruned(model, publication, since)
+        ? undefined
+        : 'there is no trace of it, though nobody removed it'
     }
     case 'delivered':
       return isDone ? undefined : 'is told as delivered, though no attempt ended well'
     case 'dlq':
-      return attempts.length > 0 || may('dlq') || mayHaveBeenLeased(model, publication, delivery)
+      return attempts.length > 0 || may(deadly) || mayHaveBeenLeased(model, publication, delivery)
         ? undefined
         : 'is a dead letter without an attempt or an operator'
     case 'expired':
-      return publication.expiresMs !== undefined ? undefined : 'expired though it had no expiry'
+      return mayHaveExpired(model, publication, model.endedAt) ? undefined : 'expired though it was not time'
     case 'cancelled':
-      return may('cancelled') || wasDeleted(model, publication, delivery)
+      return may(cancels) || wasDeleted(model, publication, delivery)
         ? undefined
         : 'was cancelled though nobody cancelled it'
     default:
@@ -57,11 +58,29 @@ function whyLost(model, publication, delivery, { final, isPruned }) {
   }
 }
 
-/** A lease that ends before a pull worker begins, or whose answer got lost, counts as a failure: it may be the last one. */
-function mayHaveBeenLeased(model, { invokedAt }, { s, id }) {
-  return (
-    model.leases.has(`${s} ${id}`) || model.unknownLeases.some((one) => one.s === s && one.at > invokedAt)
-  )
+/** The earliest moment at which a delivery may have been finished in any way, or undefined if nothing can have finished it. */
+function finishedSince(model, publication, delivery) {
+  const { attempts } = delivery
+  const ends = [
+    ...attempts.map(({ begunAt }) => begunAt),
+    ...touchesOf(model, delivery)
+      .filter(({ touches }) => cancels.has(touches) || touches === 'bury' || touches === 'lane skip')
+      .map(({ invokedAt }) => invokedAt),
+    ...(mayHaveExpired(model, publication, model.endedAt) ? [publication.invokedAt] : []),
+    ...(wasDeleted(model, publication, delivery) ? [publication.invokedAt] : []),
+  ]
+  return ends.length === 0 ? undefined : Math.min(...ends)
+}
+
+const skewMs = 2_000
+
+/** By a prune when it was old enough, or at once because its type is not kept. */
+function mayBePruned(model, { invokedAt, type }, since) {
+  return model.removals.some((one) => {
+    if (one.defined !== undefined) return one.defined.type === type
+    if (effectEndOf(one) < since) return false
+    return clockAheadMs(model, invokedAt, effectEndOf(one)) >= one.olderThanMs - skewMs
+  })
 }
 
 /** A subscription that is deleted cancels what waits for it, and that can be pruned. */
@@ -71,23 +90,45 @@ function wasDeleted({ changes }, { invokedAt }, { s }) {
   )
 }
 
-const wasKilled = ({ deaths }, role) => deaths.some((one) => one.role === role)
+/**
+ * A memory queue is persisted every few seconds: what is older than that survives its process. One that is frozen, or that
+ * cannot reach the database, does not persist.
+ */
+const persistedUs = 10_000_000
+function wasRestarted(model, { invokedAt, ackedAt }) {
+  const { deaths, successions, outages, troubles, roles } = model
+  const isOver = [...deaths.filter(({ role }) => role === 'memory'), ...successions].some(
+    ({ at }) => at > invokedAt,
+  )
+  const own = [...roles].filter(([, role]) => role === 'memory').flatMap(([pid]) => troubles.get(pid) ?? [])
+  return isOver && [...outages, ...own].some(({ from, to }) => to > invokedAt && from < ackedAt + persistedUs)
+}
 
 /** Not if a filter was being changed, or the subscription was away, or its process wants no such events now. */
 function isSurelyOwed(model, publication, s) {
   const { invokedAt, ackedAt, f, isUnreadable } = publication
-  const changes = model.changes.filter((one) => one.s === s)
+  const changes = model.changesBy.get(s) ?? []
   // Between a creation that was acknowledged and the next deletion that was asked for.
   const isAway = (one) => one.deletes && one.invokedAt < ackedAt && !recreatedBefore(changes, one, invokedAt)
   if (passing.includes(s) && changes.some(isAway)) return false
-  const isNarrow = ({ options, invokedAt }) =>
-    options !== undefined && invokedAt < ackedAt && !mayWant(options, publication)
-  if (changes.some(isNarrow)) return false
-  const filters = changes.filter(({ options }) => options !== undefined && 'filter' in options)
-  return (
-    (f === true && !isUnreadable) ||
-    !filters.some((one) => one.options.filter !== null && one.invokedAt < ackedAt)
+  const inForce = (field) => changesInForce(changes, field, publication)
+  const asked = ['types', 'event_types', 'tags'].flatMap(inForce)
+  if (asked.some(({ options }) => !mayWant(options, publication))) return false
+  return (f === true && !isUnreadable) || inForce('filter').every(({ options }) => options.filter === null)
+}
+
+/**
+ * Changes of an option that may be in force when an event is published. One is over once a later one was answered: not for
+ * handlers, since any worker that starts brings its own options.
+ */
+function changesInForce(changes, field, { invokedAt, ackedAt }) {
+  const own = changes.filter(
+    (one) => one.options !== undefined && field in one.options && one.invokedAt < ackedAt,
   )
+  const isOver = (one) =>
+    one.name === 'subscriber.change' &&
+    own.some((next) => next.type === 'ok' && next.invokedAt > effectEndOf(one) && next.answeredAt < invokedAt)
+  return own.filter((one) => !isOver(one))
 }
 
 /** By what it asks for since then: types and tags. */
@@ -103,21 +144,38 @@ function recreatedBefore(changes, deletion, at) {
   )
 }
 
-/** Nobody is given what was never published, was refused, or was rolled back. */
-export function findUnexpected(model) {
+/** Nobody is given what was never published, was refused, was rolled back, or was not asked for. */
+export function findUnexpected(model, answers) {
   const found = []
-  for (const { s, id, attempts } of model.deliveries.values()) {
-    if (attempts.length === 0) continue
-    const publication = model.publications.get(attempts[0].u)
-    if (publication === undefined)
-      found.push({ rule: 'unexpected', s, id, text: `${s} event ${id} was never published` })
-    else if (publication.fate === 'undone')
-      found.push({ rule: 'unexpected', s, id, text: `${s} event ${id} was rolled back and delivered` })
-    else if (publication.fate === 'refused')
-      found.push({ rule: 'unexpected', s, id, text: `${s} event ${id} was refused and delivered` })
+  const report = (s, id, why) => found.push({ rule: 'unexpected', s, id, text: `${s} event ${id} ${why}` })
+  for (const delivery of model.deliveries.values()) {
+    const { s, id, attempts } = delivery
+    for (const u of new Set(attempts.map((attempt) => attempt.u))) {
+      const publication = model.publications.get(u)
+      const why = whyUnexpected(publication)
+      if (why !== undefined) report(s, id, `${why} and delivered`)
+      else if (!owedTo(publication).includes(s) && !mayWantMore(model, delivery))
+        report(s, id, 'is not for it')
+    }
+  }
+  for (const { id, u } of answers.stored ?? []) {
+    const why = whyUnexpected(model.publications.get(u))
+    if (why !== undefined) found.push({ rule: 'unexpected', id, text: `event ${id} ${why} and stored` })
   }
   return found
 }
+
+function whyUnexpected(publication) {
+  if (publication === undefined) return 'was never published'
+  return { undone: 'was rolled back', refused: 'was refused' }[publication.fate]
+}
+
+/** A replay sends whatever it is told to, and a subscription may have asked for other types. */
+const mayWantMore = (model, delivery) =>
+  touchesOf(model, delivery).some(({ touches }) => replays.has(touches)) ||
+  (model.changesBy.get(delivery.s) ?? []).some(
+    ({ options }) => options?.types !== undefined || options?.event_types !== undefined,
+  )
 
 /** One event has one id, however often it was published under its key, and no id has two events. */
 export function findDoubled(model, answers) {
@@ -125,7 +183,7 @@ export function findDoubled(model, answers) {
   const note = (u, id) => ids.set(u, (ids.get(u) ?? new Set()).add(id))
   for (const { u, ids: told } of model.publications.values()) for (const id of told) note(u, id)
   for (const { id, attempts } of model.deliveries.values()) for (const { u } of attempts) note(u, id)
-  for (const { id, payload } of answers.events) if (payload?.u !== undefined) note(payload.u, id)
+  for (const { id, u } of answers.stored ?? []) note(u, id)
   const owners = new Map()
   const found = []
   for (const [u, given] of ids) {

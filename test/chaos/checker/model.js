@@ -1,5 +1,6 @@
 /** A history, sorted out: who published what, which attempts each delivery had, and what was done to whom. */
-import { hookNames, hookTimeoutMs, owedByType, remote } from '../topology.js'
+import { hookNames, hookTimeoutMs, owedByType } from '../topology.js'
+import { indexTouches, indexTroubles } from './excuses.js'
 
 /**
  * @typedef {object} Attempt
@@ -31,7 +32,9 @@ export function readModel(history) {
     successions: [],
     roles: new Map(),
     changes: [],
+    changesBy: new Map(),
     healedAt: Number.POSITIVE_INFINITY,
+    endedAt: (history.at(-1)?.at ?? 0) + answersUs,
   }
   const open = { attempts: new Map(), faults: new Map(), settles: new Map(), leases: new Map() }
   for (const record of history) readers[record.kind]?.(model, record, open)
@@ -39,12 +42,21 @@ export function readModel(history) {
     if (hookNames.includes(s)) for (const one of attempts) giveUp(one)
   for (const operation of model.operations.values()) {
     if (operation.events !== undefined) readPublish(model, operation)
-    if (operation.options !== undefined || operation.deletes || operation.creates)
-      model.changes.push(operation)
+    if (operation.options === undefined && !operation.deletes && !operation.creates) continue
+    model.changes.push(operation)
+    if (model.changesBy.has(operation.s)) model.changesBy.get(operation.s).push(operation)
+    else model.changesBy.set(operation.s, [operation])
   }
+  model.removals = [...model.operations.values()].filter(
+    ({ name, type, defined }) => type !== 'fail' && (name === 'prune' || defined?.keepMs !== undefined),
+  )
+  indexTroubles(model)
   indexTouches(model)
   return model
 }
+
+/** The final answers are read after the last record. */
+const answersUs = 60_000_000
 
 const readers = {
   invoke: ({ operations }, { at, op, kind, pid, ...fields }) =>
@@ -67,6 +79,9 @@ const readers = {
     attempt.isSettled = true
     endAttempt(attempt, { at, outcome: settledAs[settlement] ?? 'timeout' })
   },
+  // A server that has settled for a webhook or for a remote worker.
+  served: (model, { s, id, pid, at, settlement }) =>
+    deliveryOf(model, s, id).settled.push({ at, settlement, by: pid, isServed: true }),
   // It may still be settled: that is accepted until somebody else has it.
   lost: (model, { s, id, pid, at, why }) => {
     const delivery = deliveryOf(model, s, id)
@@ -80,14 +95,22 @@ const readers = {
     const endsAt = open.leases.get(`${record.pid} ${record.no}`) + record.leaseSecs * 1_000_000
     for (const one of record.events) {
       const name = `${record.s} ${one.id}`
-      model.leases.set(name, [...(model.leases.get(name) ?? []), { ...one, at: record.at, endsAt }])
+      const askedAt = open.leases.get(`${record.pid} ${record.no}`)
+      model.leases.set(name, [...(model.leases.get(name) ?? []), { ...one, at: record.at, askedAt, endsAt }])
     }
   },
   'lease unknown': (model, { s, at }) => model.unknownLeases.push({ s, at }),
-  settle: (_, record, open) => open.settles.set(`${record.pid} ${record.no} ${record.verb}`, record.at),
+  // A repeat is answered as the first call was, so that the first one counts.
+  settle: (_, record, open) => {
+    const name = `${record.pid} ${record.no} ${record.verb}`
+    if (!open.settles.has(name)) open.settles.set(name, record)
+  },
   'settle ok': (model, record, open) => {
     const { s, id, at, verb, isLast } = record
-    model.settles.push({ ...record, askedAt: open.settles.get(`${record.pid} ${record.no} ${verb}`) })
+    const asked = open.settles.get(`${record.pid} ${record.no} ${verb}`)
+    model.settles.push({ ...record, askedAt: asked?.at ?? at, byToken: asked?.byToken })
+    const attempt = deliveryOf(model, s, id).attempts.findLast(({ token }) => token === record.token)
+    if (attempt !== undefined && verb !== 'start' && verb !== 'heartbeat') attempt.isSettled = true
     if (verb === 'complete')
       deliveryOf(model, s, id).settled.push({ at, settlement: 'complete', by: record.token })
     if (verb === 'bury' || isLast)
@@ -146,8 +169,9 @@ function deliveryOf({ deliveries }, s, id) {
 /** One event may be asked for several times under one key: it counts from the first call on, and from the first answer. */
 function readPublish(model, operation) {
   const { events, type, answers, undone = [], invokedAt, answeredAt } = operation
+  const rolledBack = new Set(undone)
   for (const [place, event] of events.entries()) {
-    const isUndone = undone.includes(event.u)
+    const isUndone = rolledBack.has(event.u)
     const fate = isUndone ? 'undone' : type === 'ok' ? 'acked' : type === 'info' ? 'unknown' : 'refused'
     const known = model.publications.get(event.u)
     const publication = known ?? {
@@ -178,78 +202,4 @@ const fateRank = { undone: 0, refused: 1, unknown: 2, acked: 3 }
 /** Who is owed an event, whatever filters say: see `isOwed`. */
 export function owedTo({ type, tags }) {
   return [...(owedByType[type.split('.')[0]] ?? []), ...(tags === undefined ? [] : ['work'])]
-}
-
-function indexTouches(model) {
-  model.touchesById = new Map()
-  model.touchesBySubscription = new Map()
-  model.cancelFilters = []
-  for (const operation of model.operations.values()) {
-    const { touches, ids, s, filter, type } = operation
-    if (touches === undefined || type === 'fail') continue
-    if (filter !== undefined) model.cancelFilters.push(operation)
-    else if (ids === undefined) push(model.touchesBySubscription, s, operation)
-    else for (const id of ids) push(model.touchesById, id, operation)
-  }
-}
-
-function push(map, name, value) {
-  if (map.has(name)) map.get(name).push(value)
-  else map.set(name, [value])
-}
-
-/** Operations that an operator did, or may have done, to a delivery. Those of a lane count for all that is in it. */
-export function touchesOf(model, { s, id }) {
-  const publication = model.publications.get(model.uidById.get(id))
-  const matches = ({ filter }) =>
-    publication !== undefined &&
-    (filter.ordering_key === undefined || filter.ordering_key === publication.key) &&
-    (filter.type === undefined || filter.type === publication.type)
-  return [
-    ...(model.touchesById.get(id) ?? []).filter((one) => one.s === undefined || one.s === s),
-    ...(model.touchesBySubscription.get(s) ?? []),
-    ...model.cancelFilters.filter(matches),
-  ]
-}
-
-const global = new Set([
-  'database.kill',
-  'database.restart',
-  'clock.forward',
-  'clock.back',
-  'slowCommits',
-  'promote',
-])
-const longStallUs = 1_000_000
-
-/**
- * Whether something happened from `from` to `to` by which a lease of one of these processes may have ended, or an answer
- * got lost: then nobody can say what should have followed. A clock that jumps ends leases everywhere.
- */
-export function isDoubtful(model, pids, from, to) {
-  const concerns = (one) => global.has(one.fault) || pids.includes(one.pid)
-  return (
-    model.faults.some((one) => concerns(one) && one.from <= to && one.to + 3_000_000 >= from) ||
-    model.deaths.some(({ pid, at }) => pids.includes(pid) && at >= from - 1_000_000 && at <= to) ||
-    model.stalls.some(
-      (one) =>
-        one.from <= to && one.to >= from && (pids.includes(one.pid) || one.to - one.from > longStallUs),
-    )
-  )
-}
-
-/** Until when an attempt surely had its delivery, as far as its lease goes. Handlers renew theirs. */
-export function leaseEndOf(model, { s, id, token }) {
-  if (token === undefined) return Number.POSITIVE_INFINITY
-  const lease = (model.leases.get(`${s} ${id}`) ?? []).find((one) => one.token === token)
-  return lease?.endsAt ?? Number.NEGATIVE_INFINITY
-}
-
-/** Whose trouble can disturb an attempt: its own process, and of webhooks and pull workers the API's too. */
-export function concerned(model, { s, pid }) {
-  if (!remote.includes(s)) return [pid]
-  model.serverPids ??= [...model.roles]
-    .filter(([, role]) => /^(server|receiver)/.test(role))
-    .map(([one]) => one)
-  return [pid, ...model.serverPids]
 }

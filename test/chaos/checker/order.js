@@ -1,10 +1,20 @@
 /** Strict order within each lane. */
 import { passing } from '../topology.js'
-import { concerned, isDoubtful, leaseEndOf, touchesOf } from './model.js'
+import { concerned, effectEndOf, isDoubtful, isTouched, leaseEndOf, mayHaveLostLease } from './excuses.js'
 
 const moved = new Set(['redrive', 'replay', 'retry', 'bury', 'lane retry', 'lane skip', 'lane discard'])
+const taken = new Set(['reset', 'cancel'])
 
 export function findDisorder(model) {
+  return lanesOf(model).flatMap(([lane, members]) => [
+    ...findOutOfTurn(model, lane, members),
+    ...findTogether(model, lane, members),
+    ...findOvertaken(model, lane, members),
+  ])
+}
+
+/** @returns the lanes by name, each with its deliveries by when they were first attempted */
+export function lanesOf(model) {
   const lanes = new Map()
   for (const { attempts, ...rest } of model.deliveries.values()) {
     // Whoever begins after its lease has surely ended is too late, and not out of turn: its settlement will be refused.
@@ -15,34 +25,52 @@ export function findDisorder(model) {
     if (lanes.has(lane)) lanes.get(lane).push(delivery)
     else lanes.set(lane, [delivery])
   }
-  return [...lanes].flatMap(([lane, members]) => {
-    members.sort((a, b) => a.attempts[0].begunAt - b.attempts[0].begunAt)
-    return [
-      ...findOutOfTurn(model, lane, members),
-      ...findTogether(model, lane, members),
-      ...findOvertaken(model, lane, members),
-    ]
-  })
+  for (const members of lanes.values()) members.sort((a, b) => a.attempts[0].begunAt - b.attempts[0].begunAt)
+  return [...lanes]
 }
 
 /** Undefined: it has none, or nobody can say which, or it was never attempted. */
 function laneOf(model, { s, id, attempts }) {
   const publication = model.publications.get(model.uidById.get(id))
-  if (publication === undefined || attempts.length === 0 || passing.includes(s)) return undefined
-  const pointers = model.changes.filter(
-    (one) => one.s === s && one.options !== undefined && 'ordering_key' in one.options,
+  if (publication === undefined || attempts.length === 0) return undefined
+  const life = lifeOf(model, publication, s)
+  const key = laneKeyOf(model, publication, { s, attempts })
+  return life === undefined || key == null ? undefined : `${s}${life} lane ${key}`
+}
+
+/** A subscription that is deleted and made again begins with new lanes. Undefined: nobody can say which one it was for. */
+function lifeOf({ changesBy }, { invokedAt, ackedAt }, s) {
+  if (!passing.includes(s)) return ''
+  const ended = (changesBy.get(s) ?? []).filter((one) => one.deletes && one.type !== 'fail')
+  const isUnsure = ended.some(
+    (one) => one.invokedAt < (ackedAt ?? Number.POSITIVE_INFINITY) && effectEndOf(one) > invokedAt,
   )
-  const deployed = model.changes.filter(
-    (one) => one.s === s && one.options !== undefined && 'orderingKey' in one.options,
+  return isUnsure ? undefined : ` ${ended.filter((one) => one.invokedAt < invokedAt).length}`
+}
+
+/** By the pointer that was in force when the event was published: later changes are for later events. */
+function laneKeyOf(model, publication, { s, attempts }) {
+  // Webhooks say which lane they are of.
+  if (s === 'hook') return attempts[0].key
+  const { invokedAt, ackedAt, key, p, isUnreadable } = publication
+  const byPointer = () => (isUnreadable ? undefined : p)
+  const until = ackedAt ?? Number.POSITIVE_INFINITY
+  const own = s === 'plain' ? [] : (model.changesBy.get(s) ?? [])
+  const changes = own.filter(
+    (one) =>
+      one.options !== undefined &&
+      ('ordering_key' in one.options || 'orderingKey' in one.options) &&
+      one.invokedAt < until,
   )
-  const changes = [...pointers, ...deployed].filter((one) => one.s !== 'plain')
-  const key = s === 'hook' ? attempts[0].key : publication.key
-  if (changes.length === 0) {
-    if (s === 'pointer') return publication.isUnreadable ? undefined : `${s} lane ${publication.p}`
-    return key == null ? undefined : `${s} lane ${key}`
-  }
-  // Of one that changes its pointer only webhooks say which lane it is.
-  return s === 'hook' && key != null ? `${s} lane ${key}` : undefined
+  const last = changes.at(-1)
+  if (last === undefined) return s === 'pointer' ? byPointer() : key
+  const isSure =
+    last.name === 'subscriber.change' &&
+    last.type === 'ok' &&
+    last.answeredAt < invokedAt &&
+    changes.every((one) => one === last || effectEndOf(one) < last.invokedAt)
+  if (!isSure) return undefined
+  return last.options.ordering_key === null ? key : byPointer()
 }
 
 /** What was acknowledged before another's publish began comes first; within one call, the order given. */
@@ -53,7 +81,7 @@ function findOutOfTurn(model, lane, members) {
   for (const delivery of members.toReversed()) {
     const { s, id } = delivery
     const publication = model.publications.get(model.uidById.get(id))
-    if (publication.delayMs !== undefined || wasMoved(model, delivery, publication)) continue
+    if (publication.delayMs !== undefined || wasMoved(model, delivery)) continue
     if (earliest !== undefined && earliest.ackedAt < publication.invokedAt) {
       found.push({
         rule: 'order',
@@ -81,11 +109,8 @@ function findOutOfTurn(model, lane, members) {
   return found
 }
 
-/** An operator may have sent it elsewhere. By a filter only what was dead: so it had expired or was buried before. */
-function wasMoved(model, delivery, { expiresMs }) {
-  const touches = touchesOf(model, delivery).filter((one) => moved.has(one.touches))
-  return touches.some((one) => one.ids !== undefined || expiresMs !== undefined)
-}
+/** An operator may have sent it elsewhere before anybody began it. */
+const wasMoved = (model, delivery) => isTouched(model, delivery, moved, [0, delivery.attempts[0].begunAt])
 
 /** Two of a lane never run at once, whatever was done to either, unless a lease may have ended. */
 function findTogether(model, lane, members) {
@@ -101,18 +126,11 @@ function findTogether(model, lane, members) {
       last.id !== attempt.id &&
       (last.endedAt ?? Number.POSITIVE_INFINITY) > attempt.begunAt
     ) {
-      const wasTaken = touchesOf(model, last).some(
-        ({ touches }) => touches === 'reset' || touches === 'cancel',
-      )
       const isGone =
-        attempt.begunAt > leaseEndOf(model, last) ||
         last.lostAt !== undefined ||
         model.deaths.some(({ pid, at }) => pid === last.pid && at < attempt.begunAt + 1_000_000)
-      if (
-        !wasTaken &&
-        !isGone &&
-        !isDoubtful(model, [...concerned(model, last), attempt.pid], last.begunAt, attempt.begunAt)
-      ) {
+      const wasTaken = isTouched(model, last, taken, [last.begunAt, attempt.begunAt])
+      if (!wasTaken && !isGone && !mayHaveLostLease(model, last, attempt.begunAt)) {
         found.push({
           rule: 'order',
           s: attempt.s,
@@ -139,11 +157,12 @@ function findOvertaken(model, lane, members) {
     const begunAt = next.attempts[0].begunAt
     const late = delivery.attempts.find((attempt) => attempt.begunAt > begunAt)
     if (late === undefined) continue
-    const touches = [...touchesOf(model, delivery), ...touchesOf(model, next)].filter(
-      (one) => moved.has(one.touches) || one.touches === 'cancel' || one.touches === 'reset',
+    const times = [delivery.attempts[0].begunAt, late.begunAt]
+    const wasTouched = [delivery, next].some(
+      (one) => isTouched(model, one, moved, times) || isTouched(model, one, taken, times),
     )
     const pids = delivery.attempts.flatMap((attempt) => concerned(model, attempt))
-    if (touches.length > 0 || isDoubtful(model, pids, delivery.attempts[0].begunAt, late.begunAt)) continue
+    if (wasTouched || isDoubtful(model, pids, ...times)) continue
     const { s, id } = delivery
     found.push({
       rule: 'order',

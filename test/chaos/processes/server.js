@@ -4,6 +4,7 @@ import { openPosthorn } from '../../../dist/create.js'
 import { KeyRing } from '../../../dist/key-ring.js'
 import { openRecorder } from '../../crash/support/recorder.js'
 import { plantBug } from '../bugs.js'
+import { served } from '../topology.js'
 import { databaseOf } from './database.js'
 import { watchSleepers } from './sleepers.js'
 import { watchStalls } from './stalls.js'
@@ -26,6 +27,9 @@ const { posthorn: hub, db } = await openPosthorn({
 })
 watchSleepers(db, record)
 plantBug(config.bug, db)
+hub.events.on('settled', ({ subscription: s, eventId: id, settlement }) => {
+  if (served.includes(s)) record('served', { s, id, settlement })
+})
 const keys = new KeyRing({ db, adminKey: undefined })
 await hub.start()
 const api = await startApi({ hub, keys, log: hub.log, address: { host: '127.0.0.1', port: config.port } })

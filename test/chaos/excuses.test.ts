@@ -1,0 +1,99 @@
+import { describe, expect, test } from 'vitest'
+import { attempted, delivered, type Line, operated, other, published, rules, worker } from './histories.ts'
+
+describe('the excuses of the checker', () => {
+  test('lets a filter excuse only what it covers, and only while it is under way', () => {
+    const event = { u: 1, id: 11 }
+    const history = [
+      ...published(1, 0, [event]),
+      ...attempted(worker, 1, [20, 30], event),
+      { at: 31, kind: 'settled', pid: 7, s: 'plain', id: 11, settlement: 'complete' },
+      ...attempted(other, 2, [5_000_000, 5_000_010], event),
+    ]
+    const redrive = { touches: 'redrive', s: 'plain' }
+    // What is completed is no dead letter: no filter on those covers it.
+    expect(rules([...history, ...operated(2, [40, 50], 'redrive.filter', redrive)])).toContain(
+      'after the end',
+    )
+    const replay = { touches: 'replay', s: 'plain', ids: [11] }
+    expect(rules([...history, ...operated(2, [40, 50], 'replay', replay)])).toEqual([])
+    expect(rules([...history, ...operated(2, [40, 50], 'replay', { ...replay, s: 'gated' })])).not.toEqual([])
+  })
+
+  test('misses what is gone though nobody could have removed it', () => {
+    const history = [
+      ...published(1, 0, [{ u: 1, id: 11 }]),
+      ...attempted(worker, 1, [20, 30], { u: 1, id: 11 }),
+    ]
+    const gone = { deliveries: [] }
+    expect(rules(history, gone)).toEqual(['lost'])
+    const prune = (olderThanMs: number) => operated(2, [40, 50], 'prune', { olderThanMs })
+    expect(rules([...history, ...prune(0)], gone)).toEqual([])
+    expect(rules([...history, ...prune(9_000)], gone)).toEqual(['lost'])
+  })
+
+  test('wants as many failures as are allowed before a burial, and no more', () => {
+    const event = { u: 1, id: 11 }
+    const failures = (count: number) =>
+      Array.from({ length: count }, (_, n) => [
+        ...attempted(worker, n, [100 + n * 10, 105 + n * 10], event, 'throw'),
+        { at: 106 + n * 10, kind: 'settled', pid: 7, s: 'plain', id: 11, settlement: 'retry' },
+      ]).flat()
+    const letters = [{ message_id: 'd11', event_id: 11, subscriber: 'plain', manual_retry_at: null }]
+    const buried = { deliveries: [delivered(11, 'dlq')], letters }
+    const publish = published(1, 0, [event])
+    expect(rules([...publish, ...failures(4)], buried)).toEqual([])
+    expect(rules([...publish, ...failures(1)], buried)).toEqual(['bound'])
+    expect(rules([...publish, ...failures(5)], buried)).toEqual(['bound'])
+    const bury = operated(2, [90, 95], 'delivery.bury', { touches: 'bury', s: 'plain', ids: [11] })
+    expect(rules([...publish, ...bury, ...failures(1)], buried)).toEqual([])
+  })
+
+  test('compares what is told of attempts and letters with what happened', () => {
+    const history = [
+      ...published(1, 0, [{ u: 1, id: 11 }]),
+      ...attempted(worker, 1, [20, 30], { u: 1, id: 11 }),
+    ]
+    const told = (counts: Line) => ({ deliveries: [{ ...delivered(11), ...counts }] })
+    expect(rules(history, told({ attempt_count: 1, failures: 0 }))).toEqual([])
+    expect(rules(history, told({ attempt_count: 2, failures: 0 }))).toEqual(['counter'])
+    expect(rules(history, told({ attempt_count: 1, failures: 1 }))).toEqual(['counter'])
+    const letters = [{ message_id: 'd11', event_id: 11, subscriber: 'plain', manual_retry_at: null }]
+    expect(rules(history, { letters })).toEqual(['counter'])
+  })
+
+  test('sees what nobody asked for, and what was rolled back and stored', () => {
+    const history = [
+      ...published(1, 0, [{ u: 1, id: 11 }]),
+      ...attempted(worker, 1, [20, 30], { u: 1, id: 11, s: 'gated' }),
+      ...attempted(worker, 2, [20, 30], { u: 1, id: 11 }),
+    ]
+    expect(rules(history)).toEqual(['unexpected'])
+    const undone = published(1, 0, [{ u: 1, id: 11 }], { undone: [1] })
+    expect(rules(undone, { stored: [{ id: 11, u: 1 }] })).toEqual(['unexpected'])
+    expect(rules(undone)).toEqual([])
+  })
+
+  test('sees a settlement that is accepted after a reset', () => {
+    const what = { pid: 7, no: 3, s: 'pulled', u: 1, id: 11, token: 'a', verb: 'complete' }
+    const history = [
+      ...published(1, 0, [{ u: 1, id: 11, type: 'pulled.x' }]),
+      { at: 20, kind: 'lease', pid: 7, no: 1, s: 'pulled' },
+      {
+        at: 21,
+        kind: 'leased',
+        pid: 7,
+        no: 1,
+        s: 'pulled',
+        leaseSecs: 1,
+        events: [{ id: 11, u: 1, token: 'a' }],
+      },
+      ...attempted(worker, 3, [22, 60], { u: 1, id: 11, s: 'pulled', token: 'a' }),
+      { at: 61, kind: 'settle', ...what, byToken: true },
+      { at: 62, kind: 'settle ok', ...what },
+    ]
+    const reset = (from: number) => operated(2, [from, from + 5], 'reset', { touches: 'reset', ids: [11] })
+    expect(rules([...history, ...reset(30)])).toEqual(['fence'])
+    expect(rules([...history, ...reset(58)])).toEqual([])
+  })
+})
