@@ -32,6 +32,22 @@ describe('the excuses of the checker', () => {
     expect(rules([...history, ...prune(9_000)], gone)).toEqual(['lost'])
   })
 
+  test('knows that a memory queue never writes what was settled before it was persisted', () => {
+    const event = { u: 1, id: 11 }
+    const publish = (durability: string) =>
+      published(1, 0, [{ ...event, type: 'memory.x' }]).map((line) =>
+        line.kind === 'answer' ? { ...line, answers: [{ id: 11, durability }] } : line,
+      )
+    const done = [
+      ...attempted(worker, 1, [20, 30], { ...event, s: 'memory' }),
+      { at: 31, kind: 'settled', pid: 7, s: 'memory', id: 11, settlement: 'complete' },
+    ]
+    const gone = { deliveries: [] }
+    expect(rules([...publish('process'), ...done], gone)).toEqual([])
+    expect(rules([...publish('durable'), ...done], gone)).toEqual(['lost'])
+    expect(rules(publish('process'), gone)).toEqual(['lost'])
+  })
+
   test('wants as many failures as are allowed before a burial, and no more', () => {
     const event = { u: 1, id: 11 }
     const failures = (count: number) =>

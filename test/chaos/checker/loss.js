@@ -34,7 +34,8 @@ function whyLost(model, publication, delivery, status) {
     return `was completed, and is told as ${status}`
   switch (status) {
     case undefined: {
-      if (isForgotten && publication.durability === 'process') return undefined
+      // A memory queue never writes what was settled before it was persisted.
+      if (publication.durability === 'process' && (isForgotten || isTold)) return undefined
       const since = finishedSince(model, publication, delivery)
       if (since === undefined) return 'there is no trace of it, though nothing ended it'
       return mayBePruned(model, publication, since)
