@@ -16,6 +16,7 @@ import { addUp, missing } from '../test/chaos/vacuity.js'
 
 const usualSecs = 60
 const shrunkSecs = 15
+const historyShrunkMs = 30_000
 /** From then on every operation and every fault must have happened. */
 const vacuousSecs = 300
 /** From then on every operation must have met every fault. */
@@ -130,8 +131,6 @@ function tellViolations({ violations, history }) {
     if (first !== undefined) console.log(timelineOf(history, first).join('\n'))
   }
 }
-
-const historyShrunkMs = 30_000
 
 /** First the smallest history, of this run alone; then the run is repeated with fewer and fewer operations. */
 async function tellSmallest({ violations, names, history, answers }, options) {
