@@ -32,6 +32,19 @@ describe('the excuses of the checker', () => {
     expect(rules([...history, ...prune(9_000)], gone)).toEqual(['lost'])
   })
 
+  test('knows that leases which nobody began can bury an event, which can then be pruned', () => {
+    const history = [
+      ...published(1, 0, [{ u: 1, id: 11, type: 'pulled.x' }]),
+      ...operated(2, [5_000_000, 5_000_010], 'prune', { olderThanMs: 0 }),
+    ]
+    const leased = [
+      { at: 20, kind: 'lease', pid: 7, no: 1, s: 'pulled' },
+      { at: 21, kind: 'leased', pid: 7, no: 1, s: 'pulled', leaseSecs: 1, events: [{ id: 11, u: 1 }] },
+    ]
+    expect(rules(history, { deliveries: [] })).toEqual(['lost'])
+    expect(rules([...history, ...leased], { deliveries: [] })).toEqual([])
+  })
+
   test('knows that a memory queue never writes what was settled before it was persisted', () => {
     const event = { u: 1, id: 11 }
     const publish = (durability: string) =>

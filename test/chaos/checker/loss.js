@@ -61,9 +61,14 @@ function whyLost(model, publication, delivery, status) {
 
 /** The earliest moment at which a delivery may have been finished in any way, or undefined if nothing can have finished it. */
 function finishedSince(model, publication, delivery) {
-  const { attempts } = delivery
+  const { s, id, attempts } = delivery
   const ends = [
     ...attempts.map(({ begunAt }) => begunAt),
+    // A lease that a pull worker abandons counts as a failure, and the last one buries.
+    ...(model.leases.get(`${s} ${id}`) ?? []).map(({ at }) => at),
+    ...(publication.maxRetries === 1 && mayHaveBeenLeased(model, publication, delivery)
+      ? [publication.invokedAt]
+      : []),
     ...touchesOf(model, delivery)
       .filter(({ touches }) => cancels.has(touches) || touches === 'bury' || touches === 'lane skip')
       .map(({ invokedAt }) => invokedAt),
