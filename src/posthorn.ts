@@ -97,6 +97,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       leased: (run, leaseMs) => leased(run, leaseMs),
       wake: () => this.#runner.wake(),
       goOn: (run) => this.#runner.goOn(run),
+      drop: (run) => this.#runner.drop(run),
       take: (runs, askedAt) => this.#runner.take(runs, askedAt),
       retire: (no) => roster.giveUp(no),
     })

@@ -286,6 +286,14 @@ export class Runner {
     this.#pump()
   }
 
+  /** A run that its source held back is nobody's any more: nothing of it begins. */
+  drop(run: LeasedRun): void {
+    const held = [...this.#held].find((one) => one.run === run)
+    if (held === undefined) return
+    this.#shareOf(held).drop(held)
+    this.#forget(held)
+  }
+
   #wants(now: number) {
     if (this.#isBehind) return []
     const wanting = { now, suspects: this.#suspects.isNone, charsMax: charsMax / this.#shares.size }

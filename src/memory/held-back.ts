@@ -6,7 +6,12 @@ export interface HeldBackOptions {
   readonly queue: (no: number) => MemoryQueue | undefined
   /** The run may begin. */
   readonly goOn: (run: LeasedRun) => void
+  /** The run is nobody's any more. */
+  readonly drop: (run: LeasedRun) => void
 }
+
+/** Longer than a lease statement takes. */
+const rememberedMs = 60_000
 
 /**
  * Lanes that are partly in memory and partly in the database. A run of the database waits until memory has nothing left
@@ -18,6 +23,8 @@ export class HeldBack {
   readonly #waiting = new Set<LeasedRun>()
   /** Lanes of the database that have begun since the last look at it. */
   #begun = new Set<string>()
+  /** When lanes were given up to the database. Monotonic. */
+  readonly #givenUpAt = new Map<string, number>()
 
   constructor(options: HeldBackOptions) {
     this.#options = options
@@ -44,6 +51,24 @@ export class HeldBack {
       this.#waiting.delete(run)
       if (!this.holds(run)) this.#options.goOn(run)
     }
+  }
+
+  /** The database keeps the lane from now on, and makes its runs anew: none that was leased before begins. */
+  giveUp(subscription: number, key: string): void {
+    const now = performance.now()
+    for (const [lane, at] of this.#givenUpAt) if (now - at > rememberedMs) this.#givenUpAt.delete(lane)
+    this.#givenUpAt.set(laneName(subscription, key), now)
+    for (const run of [...this.#waiting]) {
+      if (run.subscription !== subscription || run.laneKey !== key) continue
+      this.#waiting.delete(run)
+      this.#options.drop(run)
+    }
+  }
+
+  /** Whether a run was leased before its lane was given up, and its answer came after. */
+  isOutdated({ subscription, laneKey }: LeasedRun, askedAt: number): boolean {
+    const at = laneKey === null ? undefined : this.#givenUpAt.get(laneName(subscription, laneKey))
+    return at !== undefined && askedAt < at
   }
 
   /** From now on, what begins is remembered. */

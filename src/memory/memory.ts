@@ -30,6 +30,8 @@ export interface MemoryOptions extends MemoryObserver {
   readonly leased: (run: LeasedRun, leaseMs: number) => void
   readonly wake: () => void
   readonly goOn: (run: LeasedRun) => void
+  /** The run is nobody's any more. */
+  readonly drop: (run: LeasedRun) => void
   readonly take: (runs: readonly LeasedRun[], askedAt: number) => Promise<void>
   /** Nothing more of it may begin here. */
   readonly retire: (subscription: number) => void
@@ -69,15 +71,16 @@ export class Memory {
   #ticker: NodeJS.Timeout | undefined
 
   constructor(options: MemoryOptions) {
-    const { db, worker, leased, wake, goOn } = options
+    const { db, worker, leased, wake, goOn, drop } = options
     this.#options = options
     const queue = (no: number) => this.#queues.get(no)?.queue
-    this.#heldBack = new HeldBack({ queue, goOn })
+    this.#heldBack = new HeldBack({ queue, goOn, drop })
     this.#timer = new Timer({ now: () => this.#clock.now(), fire: wake })
     this.#source = new MemorySource({
       ...{ db, worker, leased, queue, clock: this.#clock },
       persister: (one) => (this.#queues.get(one.subscription.no) as OpenQueue).persister,
       due: (atMs) => this.#timer.at(atMs),
+      gaveUp: (no, laneKey) => this.#heldBack.giveUp(no, laneKey),
     })
     this.door = new Door({
       ...{ db, clock: this.#clock, queues: this.#queues, heldBack: this.#heldBack },
@@ -91,6 +94,7 @@ export class Memory {
       ...{ memory: this.#source, database, take: this.#options.take, trouble: this.#options.trouble },
       queue: (no) => this.#queues.get(no)?.queue,
       holdsBack: (run) => this.#heldBack.holds(run),
+      isOutdated: (run, askedAt) => this.#heldBack.isOutdated(run, askedAt),
     })
   }
 

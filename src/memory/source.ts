@@ -35,6 +35,8 @@ export interface MemorySourceOptions {
   readonly leased: (run: LeasedRun, leaseMs: number) => void
   /** Something is due at this time, by the clock of the database. */
   readonly due: (atMs: number) => void
+  /** The database keeps this lane from now on. */
+  readonly gaveUp: (subscription: number, laneKey: string) => void
 }
 
 export type MemoryBurial = Pick<
@@ -199,6 +201,7 @@ export class MemorySource implements Source {
     if (entry.state !== 'settled') await persister(queue).persist()
     const name = { subscription: queue.subscription.no, token: queue.token, eventId: entry.event.id }
     if (!(await buryMemory(db, { ...name, ...burial, stopsLane, worker: await worker() }))) return 'lost'
+    if (stopsLane !== null) this.#options.gaveUp(queue.subscription.no, stopsLane)
     queue.finish(entry, { as: 'other' })
     if (stopsLane !== null) queue.giveUpLane(stopsLane)
     return 'settled'

@@ -22,6 +22,8 @@ export interface SplitSourceOptions {
   readonly queue: (subscription: number) => MemoryQueue | undefined
   /** Whether a run of the database has to wait for what its lane has in memory. */
   readonly holdsBack: (run: LeasedRun) => boolean
+  /** Whether a run has been made anew since it was asked for. */
+  readonly isOutdated: (run: LeasedRun, askedAt: number) => boolean
   /** Hands the runner what the database had. */
   readonly take: (runs: readonly LeasedRun[], askedAt: number) => Promise<void>
   readonly trouble: (error: unknown, doing: string) => void
@@ -42,12 +44,12 @@ export class SplitSource implements Source {
 
   /** What memory has is given at once, whatever the database does: it is asked beside, or if memory has nothing. */
   async lease(allWants: readonly Want[]): Promise<LeaseAnswer> {
-    const { memory, database, queue } = this.#options
+    const { memory, queue } = this.#options
     const now = performance.now()
     const wants = allWants.filter(({ subscription }) => this.#isOurs(subscription, now))
     if (wants.length === 0) return { runs: [], again: false }
     const runs = memory.take(wants)
-    if (runs.length === 0 && this.#asking === undefined) return database.lease(wants)
+    if (runs.length === 0 && this.#asking === undefined) return this.#leaseStored(wants, now)
     if (runs.length === 0) {
       await this.#asking
       return { runs, again: true }
@@ -59,17 +61,23 @@ export class SplitSource implements Source {
   }
 
   async #ask(wants: readonly Want[]): Promise<void> {
-    const { database, take, trouble } = this.#options
+    const { take, trouble } = this.#options
     const askedAt = performance.now()
     this.#askedAt = askedAt
     try {
-      const { runs } = await database.lease(wants)
+      const { runs } = await this.#leaseStored(wants, askedAt)
       if (runs.length > 0) await take(runs, askedAt)
     } catch (error) {
       trouble(error, 'leasing')
     } finally {
       this.#asking = undefined
     }
+  }
+
+  async #leaseStored(wants: readonly Want[], askedAt: number): Promise<LeaseAnswer> {
+    const { database, isOutdated } = this.#options
+    const { runs, again } = await database.lease(wants)
+    return { runs: runs.filter((run) => !isOutdated(run, askedAt)), again }
   }
 
   async peek(subscriptions: readonly number[]): Promise<boolean> {

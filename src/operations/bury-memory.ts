@@ -1,4 +1,5 @@
 import { type Database, defineStatement } from '../db/database.ts'
+import { lockAdmissions } from './admit.ts'
 import { heldMemory, storeTaken } from './memory-sql.ts'
 
 export interface BuryMemoryRequest {
@@ -22,14 +23,45 @@ export async function buryMemory(db: Database, request: BuryMemoryRequest): Prom
   const { subscription, token, eventId, stopsLane, attempt, failures, reason, worker } = request
   const values = [subscription, token, eventId, stopsLane, attempt, failures, reason, worker]
   const timing = [request.startedAfterMs, request.executionMs]
-  const rows = await db.once(buryStatement(db), [...values, ...timing], {})
-  return rows.length > 0
+  return db.transaction(async (tx) => {
+    if (stopsLane !== null) {
+      // The one writer of lanes is admit. What it has done is seen by the statements after this one.
+      await tx.run(lockAdmissions(db), [])
+      await tx.run(queueBehindStatement(db), [subscription, token, stopsLane])
+    }
+    const rows = await tx.run(buryStatement(db), [...values, ...timing])
+    return rows.length > 0
+  })
 }
 
 /**
- * Where nothing is taken, it was buried before and the answer was lost: then nothing is recorded twice.
- * The lane may have a run in the durable tables that waits for this one: then that stops, behind what was in memory.
+ * The lane may have a run in the durable tables that waits for what is in memory. It has not begun, and is made anew once the
+ * lane goes on: its deliveries may differ in kind from those in memory, so they cannot share a run.
  */
+const queueBehindStatement = defineStatement(
+  'queue_behind_memory',
+  `with ${heldMemory},
+  run as (
+    delete from __schema__.runs r
+    using held h
+    where r.subscription = h.subscription and r.ordering_key = $3 and r.state not in ('delayed', 'held', 'blocked')
+    returning r.subscription, r.ordering_key, coalesce(r.position, 1) as position, r.event_ids, r.concurrency_key, r.tags,
+      r.expires_at, r.max_failures, r.attempts
+  ),
+  noted as (
+    insert into __schema__.inbox (subscription, ordering_keys, positions, concurrency_keys)
+    select r.subscription, array[r.ordering_key], array[0], array[r.concurrency_key]
+    from run r
+    where r.concurrency_key is not null
+  )
+  insert into __schema__.lane_queue (subscription, ordering_key, position, event_ids, concurrency_key, tags, expires_at,
+    max_failures, attempts)
+  select r.subscription, r.ordering_key, r.position, r.event_ids, r.concurrency_key, r.tags, r.expires_at, r.max_failures,
+    r.attempts
+  from run r`,
+)
+
+/** Where nothing is taken, it was buried before and the answer was lost: then nothing is recorded twice. */
 const buryStatement = defineStatement(
   'bury_memory',
   `with ${heldMemory},
@@ -64,9 +96,9 @@ const buryStatement = defineStatement(
       s.id, $4, s.id
     from stored s
     where s.id = $3 and $4 is not null
+    -- It has stopped before: what an operator has to decide about stays one run.
     on conflict (subscription, ordering_key) where ordering_key is not null and state not in ('delayed', 'held') do update
-    set state = 'blocked', event_ids = excluded.event_ids || r.event_ids, first_id = excluded.first_id,
-      blocked_by = excluded.blocked_by, due_at = null, token = null, granted = null, attempts = 0, failures = 0
+    set event_ids = excluded.event_ids || r.event_ids, first_id = excluded.first_id, blocked_by = excluded.blocked_by
   )
   select 1 from held`,
 )

@@ -44,7 +44,11 @@ export async function movePortion(
     const stored: number[] = []
     for (let from = 0; from < ids.length; from += rowsMax) {
       const some = numberArray(ids.slice(from, from + rowsMax))
-      for (const [id] of await tx.run<[id: number]>(storeStatement(db), [subscription, some])) stored.push(id)
+      const open = await tx.run<[id: number]>(claimStatement(db), [subscription, token, some])
+      const unsettled = numberArray(open.map(([id]) => id))
+      await tx.run(unclaimStatement(db), [subscription, unsettled])
+      for (const [id] of await tx.run<[id: number]>(storeStatement(db), [subscription, unsettled]))
+        stored.push(id)
     }
     if (stored.length === 0) return 0
     // The one writer of lanes is admit. What it has done is seen by the statements after this one.
@@ -87,6 +91,26 @@ const holdStatement = defineStatement(
   returning 1`,
 )
 
+/**
+ * Those that no transaction has completed. Waits for transactions that have completed one and are still open: what they
+ * commit must not run again. The rows are taken back at once.
+ */
+const claimStatement = defineStatement(
+  'claim_unsettled_memory',
+  `insert into __schema__.memory_settled (subscription, event_id, token)
+  select $1, m.event_id, $2
+  from __schema__.memory_events m
+  where m.subscription = $1 and m.event_id = any($3::bigint[])
+  order by m.event_id
+  on conflict do nothing
+  returning event_id`,
+)
+
+const unclaimStatement = defineStatement(
+  'unclaim_unsettled_memory',
+  'delete from __schema__.memory_settled t where t.subscription = $1 and t.event_id = any($2::bigint[])',
+)
+
 const storeStatement = defineStatement(
   'store_memory',
   `insert into __schema__.events as e (id, type, title, description, payload, ordering_key, version, source, "timestamp",
@@ -95,8 +119,6 @@ const storeStatement = defineStatement(
     m.correlation_id, m.causation_id, m.traceparent, m.max_retries, m.attributes, array[m.subscription], m.created_at
   from __schema__.memory_events m
   where m.subscription = $1 and m.event_id = any($2::bigint[])
-    and not exists (
-      select 1 from __schema__.memory_settled t where t.subscription = $1 and t.event_id = m.event_id)
   order by m.event_id
   on conflict (id) do update   -- another memory queue was owed it, too
   set owed = array(select distinct o.no from unnest(e.owed || excluded.owed) as o(no) order by o.no)
