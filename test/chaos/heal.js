@@ -33,6 +33,7 @@ export async function untilDrained(world, { standstillMs = standstillMsMax } = {
   const movements = new Map()
   for (;;) {
     await unblockLanes(world)
+    await resumeGone(world)
     await pollAll(world)
     const left = await leftOver(world)
     if (left.length === 0) return { violations: [], ms: (monotonicUs() - startedAt) / 1_000 }
@@ -130,6 +131,22 @@ async function leftOver(world) {
     } while (cursor !== undefined && left.length < 500)
   }
   return left
+}
+
+/** A receiver may answer 410 to what was held up until now: that pauses its subscriber, and we resume it. */
+async function resumeGone(world) {
+  const { json } = await world.ask(world.random, { method: 'GET', path: '/subscribers?limit=100' })
+  const paused = (json?.subscribers ?? []).filter(
+    ({ name, status }) => status === 'paused' && hookNames.includes(name),
+  )
+  if (paused.length === 0) return
+  const gone = new Set(
+    world
+      .history()
+      .filter(({ kind, outcome }) => kind === 'end' && outcome === 'gone')
+      .map(({ s }) => s),
+  )
+  for (const { name } of paused) if (gone.has(name)) await resumeSubscriber(world, world.random, name)
 }
 
 async function unblockLanes(world) {

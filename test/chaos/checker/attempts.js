@@ -47,7 +47,8 @@ export function findEarlyReclaims(model) {
     const wasTaken = isTouched(model, { s, id }, takes, [from, at])
     // A hub that is replaced or moved hands back what it has.
     const wasChanged = model.changes.some((one) => one.s === s && one.invokedAt < at && one.answeredAt > from)
-    if (wasTaken || wasChanged || isDoubtful(model, [pid], from, at)) continue
+    if (wasTaken || wasChanged || isDoubtful(model, [pid], from, at) || wasSlow(model, pid, [from, at]))
+      continue
     found.push({
       rule: 'reclaim',
       s,
@@ -58,6 +59,19 @@ export function findEarlyReclaims(model) {
   return found
 }
 const leaseUs = 3_000_000
+
+/** Whether a settlement of this process took long at that time: then a renewal may have taken as long. */
+function wasSlow(model, pid, [from, to]) {
+  for (const { attempts, settled } of model.deliveries.values()) {
+    for (const { at, by } of settled) {
+      if (by !== pid || at < from || at - slowUs > to) continue
+      const ended = attempts.findLast((one) => one.pid === pid && one.endedAt !== null && one.endedAt <= at)
+      if (ended !== undefined && at - ended.endedAt > slowUs && ended.endedAt < to) return true
+    }
+  }
+  return false
+}
+const slowUs = 1_000_000
 
 /** Once another process has begun something of a memory queue, the one that had the queue before begins nothing more. */
 export function findStaleOwners(model) {
