@@ -222,7 +222,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     })
     this.#loops = [presence, holdWatch]
     this.#unknownLeases = new UnknownLeases({
-      ...{ db, tokens, worker: own, held: () => this.#runner.heldTokens },
+      ...{ db, tokens, worker: own, known: () => this.#runner.knownLeases() },
       ...observers.observeUnknownLeases(log, () => this.wake()),
     })
     db.reconnected = () => this.#reconnected()

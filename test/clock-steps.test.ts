@@ -3,6 +3,7 @@ import type { LeasedDelivery } from '../src/domain/delivery.ts'
 import { planRecover, planReplay } from '../src/domain/replay.ts'
 import { storedEvent } from '../src/domain/stored-event.ts'
 import { MemoryClock } from '../src/memory/clock.ts'
+import { abandonedSubscriptions } from '../src/operations/abandoned.ts'
 import { reportEndpoints, takeProbes } from '../src/operations/breaker.ts'
 import { checkpoint } from '../src/operations/checkpoints.ts'
 import { claimMemory } from '../src/operations/claim-memory.ts'
@@ -33,6 +34,13 @@ async function limitRate(engine: Engine, no: number, ratePerSecond: number): Pro
     no,
     ratePerSecond,
   ])
+}
+
+async function seeHandler({ db }: Engine, no: number): Promise<void> {
+  await db.query(
+    `update ${db.schema}.subscriptions set handler_seen_at = ${db.schema}.clock() where no = $1`,
+    [no],
+  )
 }
 
 /** How many deliveries may be leased now, which are then leased as far as the bucket is concerned. */
@@ -288,6 +296,54 @@ describe('when the clock steps back by an hour', () => {
     const success = { reached: 1, unreachable: 0, probes: 1, isGone: false, error: null, ageMs: 5 }
     const changes = await reportEndpoints(db, [{ subscription: no, ...success }])
     expect(changes).toMatchObject([{ before: 'suspended', status: 'active' }])
+  })
+
+  test('an endpoint that stays suspended is paused after 72 hours, not after 73', async () => {
+    const engine = await openEngine()
+    const { db } = engine
+    const no = await engine.subscribe('s', ['note'])
+    await db.query(
+      `insert into ${db.schema}.endpoints (subscription, url, format) values ($1, 'http://127.0.0.1', 'standard')`,
+      [no],
+    )
+    const failure = { subscription: no, reached: 0, isGone: false, error: 'refused', ageMs: 5 }
+    const failed = await reportEndpoints(db, [{ ...failure, unreachable: 3, probes: 0 }])
+    expect(failed).toMatchObject([{ status: 'suspended' }])
+    await engine.moveClock(-hourMs)
+    await reclaim(db)
+    await engine.moveClock(72 * hourMs - 60_000)
+    const probe = { ...failure, unreachable: 1, probes: 1 }
+    expect(await reportEndpoints(db, [probe])).toEqual([])
+    await engine.moveClock(120_000)
+    expect(await reportEndpoints(db, [probe])).toMatchObject([{ status: 'paused' }])
+  })
+
+  test('a subscription whose handler is gone is told of after ten minutes, not after the hour', async () => {
+    const engine = await openEngine()
+    await seeHandler(engine, await engine.subscribe('s', ['note']))
+    await engine.moveClock(-hourMs)
+    await reclaim(engine.db)
+    await engine.moveClock(9 * 60_000)
+    expect(await abandonedSubscriptions(engine.db)).toEqual([])
+    await engine.moveClock(2 * 60_000)
+    expect(await abandonedSubscriptions(engine.db)).toEqual(['s'])
+  })
+
+  test('a subscription that somebody is changing does not hold up those who take back leases', async () => {
+    const engine = await openEngine()
+    const { db } = engine
+    const no = await engine.subscribe('s', ['note'])
+    await seeHandler(engine, no)
+    await engine.moveClock(-hourMs)
+    await db.transaction(async (tx) => {
+      await tx.query(`select no from ${db.schema}.subscriptions where no = $1 for update`, [no])
+      await reclaim(db)
+      expect((await peek(db, [])).overdue).toBe(true)
+    })
+    await reclaim(db)
+    expect((await peek(db, [])).overdue).toBe(false)
+    await engine.moveClock(11 * 60_000)
+    expect(await abandonedSubscriptions(db)).toEqual(['s'])
   })
 
   test('the rate of a queue does not grow with every look', async () => {

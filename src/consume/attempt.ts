@@ -9,7 +9,7 @@ import { PosthornError } from '../errors.ts'
 import { isConflict } from './conflict.ts'
 import { Halt } from './halt.ts'
 import type { HeldRun, Share } from './share.ts'
-import type { Source, Timing } from './source.ts'
+import type { Isolated, Source, Timing } from './source.ts'
 
 /** What a handler can do besides returning and throwing. */
 export interface Attempt {
@@ -44,6 +44,8 @@ export interface Conclusion {
 /** What an attempt needs of the runner that makes it. */
 export interface AttemptHost {
   readonly source: Source
+  /** The source is about to be asked for a run of its own. */
+  moving(attempt: RunningAttempt): void
   /** The delivery is about to be settled in a run of its own. */
   moved(attempt: RunningAttempt, run: LeasedRun): void
   /** Nothing renews the run while `work` settles it. */
@@ -129,7 +131,7 @@ export class RunningAttempt implements Attempt {
     checkTransaction(tx)
     const { source } = this.#host
     const { delivery } = this
-    const isolated = this.over ? undefined : await source.isolate(delivery)
+    const isolated = this.over ? undefined : await this.#isolate()
     if (isolated === undefined) throw this.#leaseLost()
     const { run, mark } = isolated
     if (run !== delivery.run) this.#host.moved(this, run)
@@ -183,6 +185,11 @@ export class RunningAttempt implements Attempt {
       startedAfterMs: Math.max(0, Math.round(this.startedAt - this.held.leasedAt)),
       executionMs: Math.max(0, Math.round(now - this.startedAt)),
     }
+  }
+
+  #isolate(): Promise<Isolated | undefined> {
+    this.#host.moving(this)
+    return this.#host.source.isolate(this.delivery)
   }
 
   #leaseLost(): PosthornError {

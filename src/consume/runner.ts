@@ -41,6 +41,8 @@ export class Runner {
   readonly #shares = new Map<number, Share>()
   readonly #held = new Set<HeldRun>()
   readonly #attempts = new Set<RunningAttempt>()
+  /** Attempts that were to move to a run of their own and are not yet settled. */
+  readonly #moving = new Set<RunningAttempt>()
   readonly #host: AttemptHost
   readonly #wakeup: Wakeup
   readonly #settlers: Settlers
@@ -58,6 +60,7 @@ export class Runner {
     this.#source = options.source
     this.#host = {
       source: options.source,
+      moving: (attempt) => this.#expectMove(attempt),
       moved: (attempt, run) => this.#moved(attempt, run),
       withoutRenewing: (held, work) => this.#keeper.withoutRenewing(held, work),
     }
@@ -105,9 +108,14 @@ export class Runner {
     return [...new Set(waiting.map((held) => held.run.subscription))]
   }
 
-  /** The tokens of all that it holds or has not yet settled. */
-  get heldTokens(): Set<number> {
-    return new Set([...this.#held].map((held) => held.run.token))
+  /**
+   * Tells which leases are of runs that it holds or has not yet settled, at the moment of the call. An attempt that moves to a
+   * run of its own may be in either run, as an answer or a server may be lost: it makes every run with its token known.
+   */
+  knownLeases(): (lease: { readonly runId: number; readonly token: number }) => boolean {
+    const runs = new Set([...this.#held].map(({ run }) => `${run.id} ${run.token}`))
+    const tokens = new Set([...this.#moving].map(({ held }) => held.run.token))
+    return ({ runId, token }) => tokens.has(token) || runs.has(`${runId} ${token}`)
   }
 
   /** Deliveries in hand that have not begun. */
@@ -143,6 +151,7 @@ export class Runner {
     await this.#abandon()
     await this.#handBack.runs(busy.map((held) => held.run))
     this.#held.clear()
+    this.#moving.clear()
     this.#suspects.clear()
     this.#stopTicking()
     this.#wakeup.stop()
@@ -393,6 +402,11 @@ export class Runner {
     this.#finish(attempt, outcome)
   }
 
+  /** A lane is never divided: its delivery stays where it is. */
+  #expectMove(attempt: RunningAttempt): void {
+    if (!attempt.held.lane) this.#moving.add(attempt)
+  }
+
   /** A delivery that settles in a transaction has a run of its own, which is held and renewed like any other. */
   #moved(attempt: RunningAttempt, run: LeasedRun): void {
     if (attempt.over) return
@@ -457,7 +471,9 @@ export class Runner {
   }
 
   /** One delivery of the run is settled. A lane goes on with its next, or is no longer ours. */
-  #leave({ share, held }: RunningAttempt, lane: 'goes on' | 'stops'): void {
+  #leave(attempt: RunningAttempt, lane: 'goes on' | 'stops'): void {
+    const { share, held } = attempt
+    this.#moving.delete(attempt)
     held.underWay--
     this.#unsettled--
     if (held.lane && lane === 'goes on') share.offer(held)

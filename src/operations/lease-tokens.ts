@@ -13,6 +13,9 @@ export function newToken(): number {
   return runnersEnd + randomInt(1, runnersEnd - 1)
 }
 
+/** Whether this process holds the run under this token, or has not yet settled all that it began of it. */
+export type KnowsLease = (lease: Release) => boolean
+
 interface LostLease {
   readonly worker: number
   readonly token: number
@@ -23,8 +26,9 @@ interface LostLease {
  * The tokens of what one start of a process leases for its runner. Their first part is drawn anew at every start: a
  * name such as `host:pid` may come again, or be shared. A token is drawn before its statement is sent, so a run that
  * carries one which is neither held nor on its way was leased by an answer that never came, or was settled on a server
- * that is gone. The runner holds a token until each attempt that has begun with it is settled, also if the lease was lost
- * meanwhile: what has begun is never handed back uncounted.
+ * that is gone. All runs of one statement share its token, so a run is known by its id and its token: a busy run must not
+ * hide a lost one of the same statement. The runner knows a run until each attempt that has begun with it is settled, also
+ * if the lease was lost meanwhile: what has begun is never handed back uncounted.
  */
 export class LeaseTokens {
   readonly #first = randomInt(1, runnersEnd / tokensPerStart) * tokensPerStart
@@ -53,7 +57,7 @@ export class LeaseTokens {
   /** Hands back, uncounted, what nobody knows of; how many runs that was. */
   async handBackUnknown(
     db: Database,
-    { worker, held }: { readonly worker: number; readonly held: () => ReadonlySet<number> },
+    { worker, known }: { readonly worker: number; readonly known: () => KnowsLease },
   ): Promise<number> {
     this.#lost = this.#lost.filter(({ lostAt }) => performance.now() - lostAt < lostMs)
     const lost = this.#lost
@@ -63,14 +67,21 @@ export class LeaseTokens {
       this.#first + tokensPerStart - 1,
       lost.map((one) => one.token),
     ]
+    // Asked for before and after the statement: what was settled since it looked was known before, and what was leased
+    // just before it looked is known after.
+    const wasKnown = this.#knows(known())
     const rows = await db.run<[runId: number, token: number]>(ownStatement(db), values)
-    // Asked for only now: what was leased since the statement looked is known by now.
-    const known = held()
-    const unknown: Release[] = rows
-      .filter(([, token]) => !known.has(token) && !this.#underWay.has(token))
+    const isKnown = this.#knows(known())
+    const unknown = rows
       .map(([runId, token]) => ({ runId, token }))
+      .filter((lease) => !wasKnown(lease) && !isKnown(lease))
     if (unknown.length > 0) await release(db, unknown)
     return unknown.length
+  }
+
+  #knows(knows: KnowsLease): KnowsLease {
+    const underWay = new Set(this.#underWay)
+    return (lease) => underWay.has(lease.token) || knows(lease)
   }
 }
 

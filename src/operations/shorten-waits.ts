@@ -5,8 +5,9 @@ export const wasClockSetBack = `exists (
         select 1 from __schema__.workers w where w.seen_at > __schema__.clock() + interval '1 s')`
 
 /**
- * After the clock was set back: leases, retries and ended replays from before it last no longer from now on than they were given. What
- * was asked for at a time (a delay, an expiry) keeps that time.
+ * After the clock was set back: leases, retries and ended replays from before it last no longer from now on than they were given, and
+ * a handler that is gone or an endpoint that is suspended has been so since now. What was asked for at a time (a delay, an expiry)
+ * keeps that time.
  */
 export async function shortenWaits(tx: Connection, db: { readonly schema: string }): Promise<void> {
   const [row] = await tx.run<[wasSetBack: boolean]>(askStatement(db), [])
@@ -69,9 +70,37 @@ const shortenStatement = defineStatement(
     set finished_at = __schema__.clock()
     where r.finished_at > __schema__.clock() + interval '1 s'
   ),
+  handlers as materialized (
+    select s.no
+    from __schema__.subscriptions s
+    where s.handler_seen_at > __schema__.clock() + interval '1 s'
+    for no key update skip locked
+  ),
+  seen as (
+    update __schema__.subscriptions s
+    set handler_seen_at = __schema__.clock()
+    from handlers h
+    where s.no = h.no
+  ),
+  endpoints as materialized (
+    select e.subscription
+    from __schema__.endpoints e
+    where e.suspended_at > __schema__.clock() + interval '1 s'
+    for no key update skip locked
+  ),
+  suspended as (
+    update __schema__.endpoints e
+    set suspended_at = __schema__.clock()
+    from endpoints s
+    where e.subscription = s.subscription
+  ),
   counted as (
     select (select count(*) from lasting) as lasting, (select count(*) from waiting) as waiting,
-      (select count(*) from unlocked) as unlocked
+      (select count(*) from unlocked) as unlocked,
+      (select count(*) from __schema__.subscriptions s where s.handler_seen_at > __schema__.clock() + interval '1 s')
+        - (select count(*) from handlers) as handlers_left,
+      (select count(*) from __schema__.endpoints e where e.suspended_at > __schema__.clock() + interval '1 s')
+        - (select count(*) from endpoints) as endpoints_left
   ),
   ahead as materialized (
     select w.no
@@ -79,6 +108,7 @@ const shortenStatement = defineStatement(
     cross join counted c
     where w.seen_at > __schema__.clock() + interval '1 s'
       and c.unlocked = c.lasting + c.waiting and c.lasting < $1 and c.waiting < $1
+      and c.handlers_left = 0 and c.endpoints_left = 0
     order by w.no
     for update of w
   )

@@ -1,14 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Database } from '../db/database.ts'
-import type { LeaseTokens } from '../operations/lease-tokens.ts'
+import type { KnowsLease, LeaseTokens } from '../operations/lease-tokens.ts'
 import type { RememberedWorker } from '../operations/workers.ts'
 
 export interface UnknownLeasesOptions {
   readonly db: Database
   readonly tokens: LeaseTokens
   readonly worker: RememberedWorker
-  /** The tokens of what this process holds. */
-  readonly held: () => ReadonlySet<number>
+  /** What this process knows of at the moment of the call. */
+  readonly known: () => KnowsLease
   readonly handedBack: (runs: number) => void
   readonly trouble: (error: unknown, doing: string) => void
 }
@@ -40,8 +40,8 @@ export class UnknownLeases {
   }
 
   async look(): Promise<void> {
-    const { db, tokens, worker, held, handedBack } = this.#options
-    const runs = await tokens.handBackUnknown(db, { worker: await worker.number(), held })
+    const { db, tokens, worker, known, handedBack } = this.#options
+    const runs = await tokens.handBackUnknown(db, { worker: await worker.number(), known })
     if (runs > 0) handedBack(runs)
   }
 

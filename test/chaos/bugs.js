@@ -2,7 +2,7 @@
 import { readMigrations } from '../../dist/db/migration-files.js'
 import { Hold } from '../../dist/memory/hold.js'
 import { enqueueAgain } from '../../dist/operations/again-sql.js'
-import { changeStatement, findBug, sqlOf } from '../support/planted-bugs.js'
+import { changeStatement, findBug, outliveClaims, sqlOf } from '../support/planted-bugs.js'
 
 /** Changes the schema, once. */
 export async function prepareBug(name, { pool, schema }) {
@@ -15,7 +15,7 @@ export async function prepareBug(name, { pool, schema }) {
 export function plantBug(name, db) {
   if (name === undefined) return
   const bug = findBug(name)
-  if (bug.frozenOwner) outliveClaims()
+  if (bug.frozenOwner) outliveClaims(Hold)
   if (bug.statements === undefined && bug.again === undefined) return
   const changed = new Map()
   const instead = (statement) => {
@@ -34,10 +34,4 @@ export function plantBug(name, db) {
   db.run = (statement, values) => run.call(db, instead(statement), values)
   db.once = (statement, values, options) => once.call(db, instead(statement), values, options)
   db.transaction = (work, options) => transaction.call(db, (tx) => work(wrap(tx)), options)
-}
-
-/** Whoever once had a memory queue goes on with what it has in memory. */
-function outliveClaims() {
-  if (!/memoryHeldMs/.test(Hold.prototype.isOurs)) throw new Error('A hold is no longer judged by its age.')
-  Hold.prototype.isOurs = () => true
 }

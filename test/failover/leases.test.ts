@@ -49,6 +49,16 @@ async function open(schema: string, workerId?: string) {
   return { hub, handedBack: () => lines.filter((line) => line.startsWith('Leases whose answer')).length }
 }
 
+/** Those that a saved run can be put back with. */
+async function columnsOfRuns(schema: string): Promise<string> {
+  const { rows } = await client.query(
+    `select string_agg(column_name, ', ') as columns from information_schema.columns
+    where table_schema = $1 and table_name = 'runs' and is_generated = 'NEVER'`,
+    [schema],
+  )
+  return rows[0].columns
+}
+
 test('a lease whose answer was lost does not stand until it ends: the process that asked for it hands it back', async () => {
   const { hub, handedBack } = await open('answer')
   const attempts: string[] = []
@@ -80,13 +90,10 @@ test('a lane whose settlement was lost with a server does not stand: its run goe
   await hub.publish({ type: 'a', payload: 1, orderingKey: 'k' })
   await settled
   // As a standby has it that got the lease and not the settlement, with the next event behind it.
-  const { rows } = await client.query(
-    `select string_agg(column_name, ', ') as columns from information_schema.columns
-    where table_schema = 'settlement' and table_name = 'runs' and is_generated = 'NEVER'`,
-  )
+  const columns = await columnsOfRuns('settlement')
   await client.query('delete from settlement.audit')
   await client.query(
-    `insert into settlement.runs (${rows[0].columns}) overriding system value select ${rows[0].columns} from settlement.saved`,
+    `insert into settlement.runs (${columns}) overriding system value select ${columns} from settlement.saved`,
   )
   const again = once(hub.events, 'settled')
   proxy.drop()
@@ -95,6 +102,37 @@ test('a lane whose settlement was lost with a server does not stand: its run goe
   while (attempts.length < 2) await once(hub.events, 'settled')
   expect(attempts.slice(0, 2)).toEqual(['1, attempt 1', '1, attempt 1'])
   expect(handedBack()).toBe(1)
+})
+
+test('a lane whose settlement was lost with a server does not stand while a lane of the same lease is busy', async () => {
+  const { hub, handedBack } = await open('neighbour')
+  const neighbour = createSignal()
+  const attempts: string[] = []
+  hub.on('a', { name: 'one', leaseMs, concurrency: 2 }, async ({ payload }, attempt) => {
+    attempts.push(`${payload}, attempt ${attempt.number}`)
+    if (payload === 'busy') return neighbour.given
+    await client.query('create table if not exists neighbour.saved as select * from neighbour.runs')
+  })
+  await hub.start()
+  const settled = once(hub.events, 'settled')
+  await hub.publishMany(['busy', 'lost'].map((key) => ({ type: 'a', payload: key, orderingKey: key })))
+  await settled
+  const { rows: leases } = await client.query(
+    'select count(*)::int as runs, count(distinct token)::int as tokens from neighbour.saved',
+  )
+  expect(leases).toEqual([{ runs: 2, tokens: 1 }])
+  // As a standby has it that got the lease and not the settlement.
+  const columns = await columnsOfRuns('neighbour')
+  await client.query('delete from neighbour.audit')
+  await client.query(
+    `insert into neighbour.runs (${columns}) overriding system value
+    select ${columns} from neighbour.saved where ordering_key = 'lost'`,
+  )
+  proxy.drop()
+  await eventually('the lane goes on', () => attempts.length === 3)
+  expect(attempts).toEqual(['busy, attempt 1', 'lost, attempt 1', 'lost, attempt 1'])
+  expect(handedBack()).toBe(1)
+  neighbour.give()
 })
 
 test.each(['client', 'finalize'])(
@@ -109,11 +147,7 @@ test.each(['client', 'finalize'])(
     )
     const runs = by === 'client' ? await leaseRuns(hub, 'pulled') : []
     if (by === 'finalize') await hub.poll({ subscription: 'pulled' })
-    const { rows } = await client.query(
-      `select string_agg(column_name, ', ') as columns from information_schema.columns
-      where table_schema = '${schema}' and table_name = 'runs' and is_generated = 'NEVER'`,
-    )
-    const { columns } = rows[0]
+    const columns = await columnsOfRuns(schema)
     await client.query(`create table ${schema}.saved as select ${columns} from ${schema}.runs`)
     if (by === 'client') await settleRuns(hub, runs, { kind: 'succeeded' })
     else await hub.finalize(first?.id as number)

@@ -1,5 +1,12 @@
+/** What to look for, and what to put in its place. */
+export type Change = readonly [found: string, put: string]
+
 export interface PlantedBug {
   readonly before?: string
+  readonly functions?: Readonly<Record<string, readonly Change[]>>
+  readonly statements?: Readonly<Record<string, readonly Change[]>>
+  readonly again?: readonly Change[]
+  readonly frozenOwner?: boolean
 }
 
 export interface PlantedStatement {
@@ -7,6 +14,7 @@ export interface PlantedStatement {
   readonly text: string
 }
 
+export const plantedBugs: Readonly<Record<string, PlantedBug>>
 export function findBug(name: string): PlantedBug
 export function sqlOf(
   bug: PlantedBug,
@@ -17,3 +25,5 @@ export function changeStatement(
   statement: PlantedStatement,
   place: { readonly schema: string; readonly fragment: string },
 ): PlantedStatement
+export function outliveClaims(Hold: { readonly prototype: { isOurs(now: number): boolean } }): void
+export function replaceOnce(text: string, changes: readonly Change[]): string

@@ -15,7 +15,7 @@ function watch(answer: (look: number) => Promise<number>) {
   vi.spyOn(tokens, 'handBackUnknown').mockImplementation(() => answer(++looks))
   const [handedBack, trouble] = [vi.fn(), vi.fn()]
   const unknown = new UnknownLeases({
-    ...{ tokens, handedBack, trouble, held: () => new Set<number>() },
+    ...{ tokens, handedBack, trouble, known: () => () => false },
     db: undefined as never,
     worker: { number: async () => 1, register: async () => 1 } as never,
   })
@@ -41,6 +41,25 @@ test('a lease that becomes unknown during the last look is looked for again', as
   unknown.soon()
   await eventually('the later looks found it', () => handedBack.mock.calls.length === 2)
   expect(looks()).toBe(4)
+})
+
+test('a run that is settled during a look is not told of as handed back', async () => {
+  const tokens = new LeaseTokens()
+  let isHeld = true
+  const transaction = vi.fn(async () => new Set())
+  const db = {
+    ...{ schema: 's', transaction },
+    run: async () => {
+      isHeld = false
+      return [[1, 77]]
+    },
+  }
+  const known = () => {
+    const wasHeld = isHeld
+    return () => wasHeld
+  }
+  expect(await tokens.handBackUnknown(db as never, { worker: 1, known })).toBe(0)
+  expect(transaction).not.toHaveBeenCalled()
 })
 
 test('a refused settlement makes the process look for the lease, not wait for the next regular look', async () => {
