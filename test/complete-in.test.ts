@@ -213,6 +213,7 @@ describe.each(storages)('a transaction that commits after its attempt has ended:
     const client = await pool.connect()
     const seen: unknown[] = []
     const settled: string[] = []
+    const isCompleting = createSignal()
     hub.events.on('settled', ({ settlement }) => void settled.push(settlement))
     // Only the one that is to time out may do so, however busy the machine is.
     const timeoutMs = how === 'timed out' ? 3_000 : 600_000
@@ -222,10 +223,12 @@ describe.each(storages)('a transaction that commits after its attempt has ended:
       if (payload !== 0) return
       await client.query('begin')
       await attempt.completeIn(client)
+      isCompleting.give()
       await end()
     })
     await hub.start()
     await hub.publishMany([0, 1, 2].map((payload) => ({ type: 't', orderingKey: 'k', payload })))
+    await isCompleting.given
     // The settlement of the attempt waits for the transaction.
     const waiting = `select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`
     await eventually('it is being settled', async () => (await pool.query(waiting)).rowCount !== 0)

@@ -32,6 +32,24 @@ describe('the excuses of the checker', () => {
     expect(rules([...history, ...prune(9_000)], gone)).toEqual(['lost'])
   })
 
+  test('lets the skip of a lane bury whichever event is its head by then', () => {
+    const events = [
+      { u: 1, id: 11, key: 'k' },
+      { u: 2, id: 12, key: 'k' },
+    ]
+    const history = [
+      ...published(1, 0, events),
+      ...attempted(worker, 1, [20, 30], { u: 1, id: 11 }),
+      { at: 31, kind: 'settled', pid: 7, s: 'plain', id: 11, settlement: 'complete' },
+    ]
+    const letters = [{ message_id: 'd12', event_id: 12, subscriber: 'plain', manual_retry_at: null }]
+    const final = { deliveries: [delivered(11), delivered(12, 'dlq')], letters }
+    const skip = (key: string) =>
+      operated(2, [40, 50], 'lane.skip', { touches: 'lane skip', s: 'plain', key, ids: [11] })
+    expect(rules([...history, ...skip('k')], final)).toEqual([])
+    expect(rules([...history, ...skip('other')], final)).not.toEqual([])
+  })
+
   test('knows that leases which nobody began can bury an event, which can then be pruned', () => {
     const history = [
       ...published(1, 0, [{ u: 1, id: 11, type: 'pulled.x' }]),

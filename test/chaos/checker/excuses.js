@@ -121,10 +121,11 @@ export function indexTouches(model) {
   model.wideTouches = []
   model.touchesByDelivery = new Map()
   for (const operation of model.operations.values()) {
-    const { touches, ids, type } = operation
+    const { touches, ids, key, type } = operation
     if (touches === undefined || type === 'fail') continue
     operation.effectEndsAt = effectEndOf(operation)
-    if (ids === undefined) model.wideTouches.push(operation)
+    // A lane may have another head by then than the one that was meant.
+    if (ids === undefined || key !== undefined) model.wideTouches.push(operation)
     else for (const id of new Set(ids)) push(model.touchesById, id, operation)
   }
 }
@@ -154,7 +155,9 @@ function covers(model, operation, { s, id, attempts, publication }) {
   // What a job covers is fixed when it starts, however long it goes on.
   const until = answerEndOf(operation)
   if (until < publication.invokedAt) return false
-  const { filter, ids, touches } = operation
+  const { filter, ids, key, touches } = operation
+  // By its own key, or by what a subscription's pointer finds in it.
+  if (key !== undefined && key !== publication.key && key !== publication.p) return false
   if (filter?.ordering_key !== undefined && filter.ordering_key !== publication.key) return false
   if (filter?.type !== undefined && filter.type !== publication.type) return false
   if (ids !== undefined || touches !== 'redrive') return true
