@@ -18,6 +18,8 @@ export function hangUpOf({ socket }: IncomingMessage, response: ServerResponse):
     if (isSent) remember(line, left)
     else left.abort()
   })
+  // A socket that closed while the request waited, for its key say, emits none of these events any more.
+  if (socket.destroyed) left.abort()
   return left.signal
 }
 
