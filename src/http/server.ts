@@ -12,7 +12,7 @@ import {
 } from './broken-requests.ts'
 import { Expectations } from './expectations.ts'
 import { Gate, type KeyCheck } from './gate.ts'
-import { hangUpOf } from './hang-up.ts'
+import { confirmAnswers, hangUpOf } from './hang-up.ts'
 import { problemType, retryAfterSeconds, toProblem } from './problem.ts'
 import { bytesMaxOf, readBytes } from './read-bytes.ts'
 import { readRequest } from './read-request.ts'
@@ -101,6 +101,7 @@ export function createServer(options: ServerOptions): Server {
     })
   })
   app.addHook('onRequest', async (request, reply) => {
+    confirmAnswers(request.raw.socket)
     if (!requests.begin(request.raw, reply.raw)) return reply.hijack()
     checkHost(request.raw)
     return undefined
