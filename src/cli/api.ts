@@ -40,7 +40,12 @@ export async function startApi({ hub, keys, log, address }: ApiOptions): Promise
     throw refusedAddress(error, address)
   }
   const drain = async () => {
-    const closed = server.close()
+    let closed = Promise.resolve()
+    const draining = new Promise<void>((tell) => {
+      closed = server.close(tell)
+    })
+    // A long poll that ended earlier would be told to keep a connection that we are about to cut.
+    await Promise.race([draining, closed])
     await hub.pull.stop()
     await closed
   }

@@ -37,6 +37,8 @@ export function answerOddRequests(server: Server, refuse: RefuseConnection): voi
   // RFC 9110 lets a server pass over what it is expected to do and does not know.
   server.on('checkExpectation', (request, response) => server.emit('request', request, response))
   server.on('connect', ({ socket }) => {
+    // Node has taken its own error listener off this socket. Without another one, a reset would end the process.
+    socket.on('error', () => socket.destroy())
     refuse(socket, new PosthornError('BAD_REQUEST', { reason: 'this is no proxy' }))
   })
 }

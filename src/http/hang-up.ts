@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
-/** Aborted when the client has gone before its answer was sent, or before it had all of it. */
+/** Aborted when the client has gone before its answer was sent, or its connection is reset before it sends another request. */
 export function hangUpOf({ socket }: IncomingMessage, response: ServerResponse): AbortSignal {
   const left = new AbortController()
   const line = lineOf(socket)
@@ -15,16 +15,26 @@ export function hangUpOf({ socket }: IncomingMessage, response: ServerResponse):
   })
   response.once('close', () => {
     line.unanswered.delete(left)
-    if (isSent) remember(line, left)
+    if (isSent && socket.errored === null) line.unconfirmed.add(left)
     else left.abort()
   })
+  // A socket that closed while the request waited, for its key say, emits none of these events any more.
+  if (socket.destroyed) left.abort()
   return left.signal
+}
+
+/** Whoever sends another request has read what came before it. */
+export function confirmAnswers(socket: Socket): void {
+  lines.get(socket)?.unconfirmed.clear()
 }
 
 interface Line {
   readonly unanswered: Set<AbortController>
-  /** The one whose answer was sent a moment ago. */
-  answered: AbortController | undefined
+  /**
+   * Those whose answer was sent since the last request came, so no more than a connection may have unanswered. The answer
+   * may still be in the kernel's buffers, which a client that closes without reading refuses by a reset.
+   */
+  readonly unconfirmed: Set<AbortController>
 }
 
 const lines = new WeakMap<Socket, Line>()
@@ -32,13 +42,14 @@ const lines = new WeakMap<Socket, Line>()
 function lineOf(socket: Socket): Line {
   const known = lines.get(socket)
   if (known !== undefined) return known
-  const line: Line = { unanswered: new Set(), answered: undefined }
+  const line: Line = { unanswered: new Set(), unconfirmed: new Set() }
   lines.set(socket, line)
   socket.prependListener('end', () => probe(socket, line))
   // An answer that waits behind another one is not told when its connection closes: many requests may come at once.
-  socket.once('close', () => {
-    for (const left of line.unanswered) left.abort()
-    line.unanswered.clear()
+  socket.once('close', (hadError) => {
+    abortAll(line.unanswered)
+    if (hadError) abortAll(line.unconfirmed)
+    line.unconfirmed.clear()
   })
   return line
 }
@@ -48,21 +59,16 @@ function lineOf(socket: Socket): Line {
  * the other side has refused it by now, and says so to the next write, which may be empty. Whoever reads its answer and
  * then closes refuses nothing.
  */
-function probe(socket: Socket, { answered }: Line): void {
-  if (answered === undefined || !socket.writable) return
+function probe(socket: Socket, { unconfirmed }: Line): void {
+  if (unconfirmed.size === 0 || !socket.writable) return
   socket.write('', (error) => {
     if (error != null && 'code' in error && (error.code === 'EPIPE' || error.code === 'ECONNRESET')) {
-      answered.abort()
+      abortAll(unconfirmed)
     }
   })
 }
 
-/** Until the event loop has looked once: no longer, since an answer can be large. */
-function remember(line: Line, left: AbortController): void {
-  line.answered = left
-  setImmediate(() =>
-    setImmediate(() => {
-      if (line.answered === left) line.answered = undefined
-    }),
-  )
+function abortAll(controllers: Set<AbortController>): void {
+  for (const left of controllers) left.abort()
+  controllers.clear()
 }

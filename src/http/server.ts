@@ -12,7 +12,7 @@ import {
 } from './broken-requests.ts'
 import { Expectations } from './expectations.ts'
 import { Gate, type KeyCheck } from './gate.ts'
-import { hangUpOf } from './hang-up.ts'
+import { confirmAnswers, hangUpOf } from './hang-up.ts'
 import { problemType, retryAfterSeconds, toProblem } from './problem.ts'
 import { bytesMaxOf, readBytes } from './read-bytes.ts'
 import { readRequest } from './read-request.ts'
@@ -46,8 +46,8 @@ export interface Server {
   readonly app: FastifyInstance
   /** Where it listens, as a URL. */
   listen(address: { host: string; port: number }): Promise<string>
-  /** Takes no more requests, waits for those under way, and closes. */
-  close(): Promise<void>
+  /** Takes no more requests, waits for those under way, and closes. `draining` is called once answers say so. */
+  close(draining?: () => void): Promise<void>
 }
 
 const timeoutsDefault: Timeouts = { headersMs: 10_000, requestMs: 30_000, stalledMs: 120_000 }
@@ -101,6 +101,7 @@ export function createServer(options: ServerOptions): Server {
     })
   })
   app.addHook('onRequest', async (request, reply) => {
+    confirmAnswers(request.raw.socket)
     if (!requests.begin(request.raw, reply.raw)) return reply.hijack()
     checkHost(request.raw)
     return undefined
@@ -119,8 +120,11 @@ export function createServer(options: ServerOptions): Server {
   return {
     app,
     listen: ({ host, port }) => app.listen({ host, port }),
-    async close() {
-      const { closed, closeIdle } = stopListening(app, () => requests.drain())
+    async close(draining) {
+      const { closed, closeIdle } = stopListening(app, () => {
+        requests.drain()
+        draining?.()
+      })
       await untilClosed(closed, options.lingerMs ?? lingerMsDefault)
       closeIdle()
       await requests.over()

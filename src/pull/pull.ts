@@ -162,7 +162,7 @@ export class Pull {
    * What nobody came for: as if it had never been leased. While the database is away it is tried again, for ten
    * minutes: most leases have ended by then.
    */
-  async handBack(runs: readonly LeasedRun[]): Promise<void> {
+  async handBack(runs: readonly Pick<LeasedRun, 'id' | 'token'>[]): Promise<void> {
     if (runs.length === 0) return
     const releases = runs.map(({ id, token }) => ({ runId: id, token }))
     const { signal } = this.#stopping

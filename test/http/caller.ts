@@ -62,4 +62,9 @@ export class Caller {
   hangUp(): void {
     this.#socket.destroy()
   }
+
+  /** Breaks the connection off with a reset instead of an orderly end. */
+  reset(): void {
+    this.#socket.resetAndDestroy()
+  }
 }

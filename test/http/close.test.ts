@@ -1,6 +1,8 @@
 import { Agent, request } from 'node:http'
 import { text } from 'node:stream/consumers'
 import { afterEach, expect, test, vi } from 'vitest'
+import { startApi } from '../../src/cli/api.ts'
+import { createLogger } from '../../src/observe/log.ts'
 import { useServers } from '../support/http.ts'
 import { createSignal, eventually } from '../support/signal.ts'
 import { Caller } from './caller.ts'
@@ -72,6 +74,23 @@ test('requests that came together are all answered when the server closes, and t
     ...Array(9).fill(false),
     true,
   ])
+})
+
+test('long polls that a stop ends are told that their connection closes', async () => {
+  const { hub, keys } = await servers.open()
+  const address = { host: '127.0.0.1', port: 0 }
+  const api = await startApi({ hub, keys, address, log: createLogger(false) })
+  const callers: Caller[] = []
+  for (let no = 0; no < 10; no++) {
+    const caller = await Caller.to(`http://127.0.0.1:${api.port}`)
+    caller.get(`/events/subscribe?tags=a&worker_id=w${no}&wait=60`)
+    callers.push(caller)
+  }
+  await eventually('all are parked', () => hub.pull.waiting === 10)
+  await api.stop()
+  await eventually('all connections are closed', () => callers.every((caller) => caller.isClosed))
+  expect(callers.map((caller) => caller.statuses)).toEqual(callers.map(() => [204]))
+  for (const { received } of callers) expect(received).toMatch(/\r\nconnection: close\r\n/i)
 })
 
 test('a request that was on its way on an idle connection when the server closed is answered', async () => {

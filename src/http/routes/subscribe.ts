@@ -105,7 +105,9 @@ async function lease(hub: Hub, { query, signal, request, stillAllowed }: Subscri
     status: begin === 'reported' ? ('PENDING' as const) : ('PROCESSING' as const),
   }
   const deliveries = runs.flatMap((run) => run.deliveries)
-  const undelivered = () => hub.pull.handBack(runs)
+  // This is kept until the client is known to have its answer, so it must not keep payloads.
+  const leases = runs.map(({ id, token }) => ({ id, token }))
+  const undelivered = () => hub.pull.handBack(leases)
   try {
     if (wait > 0) await stillAllowed()
     const format = formatOf(request, query.format)
