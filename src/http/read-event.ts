@@ -76,9 +76,14 @@ function readOwn({ headers, body }: PublishRequest): ReadEvent {
   throw badField(name, `${header.value}, as ${header.name} says`, key)
 }
 
-/** A CloudEvent always brings a key; a header says what else this sender wants it known by. */
+/** A CloudEvent always brings a key: under another one the same event would be stored again. */
 function readForeign({ headers, body }: PublishRequest): ReadEvent {
   const input = readCloudEvent({ headers, contentType: headers['content-type'] ?? '', body })
+  const header = keyHeaderOf(headers)
+  if (header !== undefined && header.value !== input.idempotencyKey) {
+    const expected = `left out, or ${input.idempotencyKey}: the source and id of a CloudEvent are its key`
+    throw badField(header.name, expected, header.value)
+  }
   return { input, names: new Map() }
 }
 
