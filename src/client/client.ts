@@ -22,6 +22,8 @@ import {
   type CallOptions,
   type CancelFilter,
   checkCall,
+  checkEventId,
+  checkLease,
   type EventQuery,
   type FailureReport,
   type Lease,
@@ -141,9 +143,10 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
   /** Up to 1,000 outcomes, each answered by itself, in their order. */
   async settle(outcomes: readonly Outcome[], options: CallOptions = {}): Promise<SettleResult[]> {
     const { signal } = checkCall(options, 'settle')
-    const texts = outcomes.map(({ lease: { id, leaseToken, workerId }, ...outcome }) =>
-      toWire({ eventId: id, leaseToken, workerId, ...outcome }),
-    )
+    const texts = outcomes.map(({ lease, ...outcome }, place) => {
+      const { id, leaseToken, workerId } = checkLease(lease, `outcomes[${place}].lease`)
+      return toWire({ eventId: id, leaseToken, workerId, ...outcome })
+    })
     const repeatable = outcomes.every(({ lease }) => lease.leaseToken !== undefined)
     const body = `{"outcomes":[${texts.join(',')}]}`
     return this.#post('/events/settle', { body, repeatable, signal }, listOf<SettleResult>('results'))
@@ -155,7 +158,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     const { logs = false, signal } = options
     const query = toQuery(logs ? { includeLogs: true } : {})
     const answer = await this.#transport.send({
-      ...{ method: 'GET', path: `/events/${id}`, query, repeatable: true, signal },
+      ...{ method: 'GET', path: `/events/${checkEventId(id)}`, query, repeatable: true, signal },
     })
     return read(answer, readEventDetails)
   }
@@ -189,7 +192,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     checkOptions(options, { reason: true, signal: true }, 'reset')
     const { reason, signal } = options
     const call = { query: toQuery({ reason }), repeatable: false, signal }
-    return this.#post(`/events/${id}/reset`, call, (text) => {
+    return this.#post(`/events/${checkEventId(id)}/reset`, call, (text) => {
       const { reset } = JSON.parse(text) as { reset: number }
       return extend(readEvent(text), { reset })
     })
@@ -200,7 +203,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     { signal, ...rest }: CallOptions & { readonly reason?: string } = {},
   ): Promise<CancelAnswer> {
     const call = { body: toWire(rest), repeatable: false, signal }
-    return this.#post(`/events/${id}/cancel`, call, answerWith<CancelAnswer>('cancelled'))
+    return this.#post(`/events/${checkEventId(id)}/cancel`, call, answerWith<CancelAnswer>('cancelled'))
   }
 
   async cancelMany({ signal, ...filter }: CancelFilter): Promise<CancelManyAnswer> {
@@ -221,7 +224,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
 
   /** A call about something leased. It may be repeated if a token says which lease is meant. */
   async #report<T>(lease: Lease, verb: string, report: object, reader: (text: string) => T): Promise<T> {
-    const { id, leaseToken, workerId } = lease
+    const { id, leaseToken, workerId } = checkLease(lease)
     const { signal, ...rest } = report as CallOptions
     const body = toWire({ leaseToken, workerId, ...rest })
     const call = { body, repeatable: leaseToken !== undefined, signal }

@@ -1,5 +1,8 @@
 import { checkOptions } from '../domain/known-names.ts'
 import type { EventStatus } from '../domain/status.ts'
+import { integer } from '../domain/subscription.ts'
+import { toDetail } from '../domain/text.ts'
+import { PosthornError } from '../errors.ts'
 
 export interface CallOptions {
   readonly signal?: AbortSignal
@@ -34,6 +37,25 @@ export interface Lease {
   readonly id: number
   readonly leaseToken?: string
   readonly workerId?: string
+}
+
+/** An id becomes part of a path: `1/../2` would lead to another event. */
+export function checkEventId(id: unknown, option = 'id'): number {
+  return integer(option, id, 1, Number.MAX_SAFE_INTEGER)
+}
+
+/** The same for ids that are text. Encoding leaves dots alone, and URLs read them as steps. */
+export function encodeId(id: unknown): string {
+  if (typeof id === 'string' && !/^\.{0,2}$/.test(id)) return encodeURIComponent(id)
+  throw new PosthornError('BAD_OPTION', { option: 'id', expected: 'an id', value: toDetail(id) })
+}
+
+export function checkLease(lease: Lease, option = 'lease'): Lease {
+  if (typeof lease !== 'object' || lease === null) {
+    throw new PosthornError('BAD_OPTION', { option, expected: 'a leased event', value: toDetail(lease) })
+  }
+  checkEventId(lease.id, `${option}.id`)
+  return lease
 }
 
 /** By the worker's own watch. */
