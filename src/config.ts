@@ -223,7 +223,7 @@ function port(value: string): number {
 
 /** Its value is not shown: a password may stand in it. */
 function databaseOption(value: PosthornOptions['database']): PosthornOptions['database'] {
-  if (value == null || typeof value === 'string') return value
+  if (value == null || typeof value === 'string') return given(value ?? undefined)
   if (typeof value === 'object' && !Array.isArray(value)) return value
   const expected = 'a URL, connection parameters or a pg.Pool'
   throw new PosthornError('BAD_OPTION', { option: 'database', expected, value: `a ${typeof value}` })

@@ -5,6 +5,7 @@ import { fromKysely } from '../src/adapters/kysely.ts'
 import { fromPostgresJs } from '../src/adapters/postgres-js.ts'
 import { fromPrisma } from '../src/adapters/prisma.ts'
 import { PosthornClient } from '../src/client/index.ts'
+import { readConfig } from '../src/config.ts'
 import { createPosthorn } from '../src/index.ts'
 import type { Posthorn } from '../src/posthorn.ts'
 import { useHubs } from './support/hub.ts'
@@ -123,6 +124,13 @@ test.each([
   const tx = { query: async () => given<{ rows: unknown[] }>(answer) }
   const refusal = { code: 'BAD_OPTION', details: { option: 'tx' } }
   await expect(hub.publish({ type: 't', payload: 1 }, { tx })).rejects.toMatchObject(refusal)
+})
+
+test('a database that is named by an empty text is the embedded one, or that of DATABASE_URL', () => {
+  const url = 'postgres://db.example/hub'
+  expect(readConfig({ database: '' }, {}).database).toBeUndefined()
+  expect(readConfig({ database: '' }, { DATABASE_URL: '' }).database).toBeUndefined()
+  expect(readConfig({ database: '' }, { DATABASE_URL: url }).database).toBe(url)
 })
 
 test('what would make a subscription that is owed nothing, or end one that cannot be ended, is refused', async () => {
