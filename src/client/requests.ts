@@ -1,4 +1,4 @@
-import { checkOptions } from '../domain/known-names.ts'
+import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import type { EventStatus } from '../domain/status.ts'
 import { integer } from '../domain/subscription.ts'
 import { toDetail } from '../domain/text.ts'
@@ -58,6 +58,14 @@ export function checkLease(lease: Lease, option = 'lease'): Lease {
   return lease
 }
 
+export function checkOutcomes(outcomes: unknown): void {
+  if (!Array.isArray(outcomes)) {
+    const value = toDetail(outcomes)
+    throw new PosthornError('BAD_OPTION', { option: 'outcomes', expected: 'a list of outcomes', value })
+  }
+  for (const [place, outcome] of outcomes.entries()) checkLease(outcome?.lease, `outcomes[${place}].lease`)
+}
+
 /** By the worker's own watch. */
 export interface Report extends CallOptions {
   readonly executionTimeMs?: number
@@ -108,4 +116,65 @@ export interface CancelFilter extends CallOptions {
   /** `nextCursor` of the call before, with the same filter. */
   readonly cursor?: string
   readonly reason?: string
+}
+
+const reportNames: NamesOf<Report> = {
+  executionTimeMs: true,
+  startedAfterMs: true,
+  statusCode: true,
+  signal: true,
+}
+
+const subscribeNames: NamesOf<SubscribeOptions> = {
+  workerId: true,
+  tags: true,
+  subscription: true,
+  limit: true,
+  waitSeconds: true,
+  leaseSeconds: true,
+  signal: true,
+}
+
+const failNames: NamesOf<FailureReport> = {
+  ...reportNames,
+  errorMessage: true,
+  permanent: true,
+  retryAfterMs: true,
+}
+
+const queryNames: NamesOf<EventQuery> = {
+  status: true,
+  tags: true,
+  type: true,
+  orderingKey: true,
+  createdFrom: true,
+  createdTo: true,
+  order: true,
+  limit: true,
+  offset: true,
+  cursor: true,
+  payload: true,
+  signal: true,
+}
+
+const cancelNames: NamesOf<CancelFilter> = {
+  ids: true,
+  type: true,
+  tags: true,
+  orderingKey: true,
+  status: true,
+  createdFrom: true,
+  createdTo: true,
+  cursor: true,
+  reason: true,
+  signal: true,
+}
+
+/** The options of each call that has more of them than a signal. */
+export const callNames = {
+  subscribe: subscribeNames,
+  complete: reportNames,
+  fail: failNames,
+  listEvents: queryNames,
+  cancelMany: cancelNames,
 }

@@ -63,3 +63,45 @@ test('an id that holds a path does not lead to another event or subscriber', asy
     ])
   }
 })
+
+test('an argument of the wrong form, or an option that a call does not have, is refused by name', async () => {
+  const event = { type: 'a', payload: 1 }
+  const lease = { id: 1 }
+  await refusals([
+    ['publish(null)', 'event: the event', () => client.publish(given(null))],
+    ['publish(text)', 'event: the event', () => client.publish(given('a'))],
+    ['publish([])', 'event: the event', () => client.publish(given([]))],
+    ['two payloads', 'event: payload', () => client.publish(given({ ...event, payloadText: '2' }))],
+    ['payloadText: 5', 'event: payloadText', () => client.publish(given({ type: 'a', payloadText: 5 }))],
+    ['publish(e, [])', 'publish', () => client.publish(event, given([]))],
+    [
+      'publishMany with a hole',
+      'event: events[0]',
+      () => client.publishMany(Object.assign([], { 1: event })),
+    ],
+    ['publishMany([e, null])', 'event: events[1]', () => client.publishMany(given([event, null]))],
+    [
+      'a field in a batch',
+      'event: events[1].delay',
+      () => client.publishMany([event, given({ ...event, delay: 1 })]),
+    ],
+    ['settle(text)', 'outcomes', () => client.settle(given('x'))],
+    ['settle([5])', 'outcomes[0].lease', () => client.settle(given([5]))],
+    ['settle without a lease', 'outcomes[0].lease', () => client.settle(given([{ outcome: 'complete' }]))],
+    ['complete(5)', 'lease', () => client.complete(given(5))],
+    ['complete(null)', 'lease', () => client.complete(given(null))],
+    ['complete(lease, null)', 'complete', () => client.complete(lease, given(null))],
+    ['complete', 'statuscode', () => client.complete(lease, given({ statuscode: 200 }))],
+    ['fail', 'error', () => client.fail(lease, given({ error: 'x' }))],
+    ['heartbeat', 'lease', () => client.heartbeat(lease, given({ lease: 5 }))],
+    ['start', 'sginal', () => client.start(lease, given({ sginal: 5 }))],
+    ['cancel', 'reson', () => client.cancel(1, given({ reson: 'x' }))],
+    ['cancelMany', 'limitt', () => client.cancelMany({ type: 'a' }, given({ limitt: 5 }))],
+    ['cancelMany(filter)', 'types', () => client.cancelMany(given({ types: 'a' }))],
+    ['cancelMany(null)', 'cancelMany', () => client.cancelMany(given(null))],
+    ['subscribe', 'wait', () => client.subscribe(given({ workerId: 'w', wait: 5 }))],
+    ['subscribe()', 'subscribe', () => client.subscribe(given(undefined))],
+    ['listEvents', 'types', () => client.listEvents(given({ types: 'a' }))],
+    ['listEvents(null)', 'listEvents', () => client.listEvents(given(null))],
+  ])
+})
