@@ -11,7 +11,7 @@ import { type Setting, settingOf, wholeSetting } from './domain/setting.ts'
 import { integer, webhookTimeoutMsDefault, webhookTimeoutMsRange } from './domain/subscription.ts'
 import { toDetail } from './domain/text.ts'
 import { PosthornError } from './errors.ts'
-import type { LogOption } from './observe/log.ts'
+import { isLogger, type LogOption } from './observe/log.ts'
 
 /** Every option: its default, its name in the environment, and its check. docs/reference/options.md lists the same. */
 export interface PosthornOptions<C extends Catalogue = Catalogue> extends retention.RetentionOptions {
@@ -223,7 +223,7 @@ function port(value: string): number {
 
 /** Its value is not shown: a password may stand in it. */
 function databaseOption(value: PosthornOptions['database']): PosthornOptions['database'] {
-  if (value == null || typeof value === 'string') return value
+  if (value == null || typeof value === 'string') return given(value ?? undefined)
   if (typeof value === 'object' && !Array.isArray(value)) return value
   const expected = 'a URL, connection parameters or a pg.Pool'
   throw new PosthornError('BAD_OPTION', { option: 'database', expected, value: `a ${typeof value}` })
@@ -257,8 +257,8 @@ function rolesOf(list: string): Role[] {
 const logLevels: readonly string[] = ['silent', 'fatal', 'error', 'warn', 'info', 'debug', 'trace']
 
 function level<Value extends LogOption>(option: string, value: Value): Value {
-  if (typeof value !== 'string' || logLevels.includes(value)) return value
-  const expected = `one of ${logLevels.join(', ')}`
+  if (typeof value === 'string' ? logLevels.includes(value) : isLogger(value)) return value
+  const expected = `one of ${logLevels.join(', ')}${typeof value === 'string' ? '' : ', false or a logger'}`
   throw new PosthornError('BAD_OPTION', { option, expected, value: toDetail(value) })
 }
 

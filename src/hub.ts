@@ -12,7 +12,7 @@ import {
   type SubscriptionOptions,
   typesOf,
 } from './domain/subscription.ts'
-import { toReason } from './domain/text.ts'
+import { readReason } from './domain/text.ts'
 import { PosthornError } from './errors.ts'
 import type { Memory } from './memory/memory.ts'
 import type { Burial, HubEvents } from './observe/hub-events.ts'
@@ -280,13 +280,13 @@ export class Hub<C extends Catalogue = Catalogue> {
    * CANCEL_UNFINISHED, to be called again, if some of it kept moving.
    */
   async cancel(eventIds: readonly number[], reason = 'cancelled'): Promise<Cancelled[]> {
-    const request = { eventIds, subscription: null, reason: toReason(reason) }
+    const request = { eventIds, subscription: null, reason: readReason(reason) }
     return cancelEvents(this.#parts.db, this.#parts.admitter, request)
   }
 
   /** Takes the leased deliveries of an event away from their workers, back to waiting. Failures stay counted. */
   async reset(eventId: number, reason: string): Promise<number> {
-    return (await reset(this.#parts.db, { eventId, reason: toReason(reason) })).length
+    return (await reset(this.#parts.db, { eventId, reason: readReason(reason) })).length
   }
 
   /** Erases what a finished event said, and keeps its audit; it is never delivered again. Throws NOT_FINISHED. */

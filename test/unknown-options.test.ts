@@ -38,6 +38,8 @@ describe('a field that no event has is refused by name, with the one that was me
     ['ordering_key', /did you mean orderingKey\?/],
     ['orderingkey', /did you mean orderingKey\?/],
     ['idempotencykey', /did you mean idempotencyKey\?/],
+    ['event_type', /did you mean type\?/],
+    ['eventId', /did you mean idempotencyKey\?/],
     ['priority', /known: type, title/],
     ['__typename', /known: type, title/],
   ]
@@ -45,7 +47,8 @@ describe('a field that no event has is refused by name, with the one that was me
     const bad = given<EventInput>({ ...order, [name]: 5 })
     const refusal = { code: 'BAD_EVENT', details: { field: name, expected: expect.stringMatching(meant) } }
     await expect(hub.publish(bad)).rejects.toMatchObject(refusal)
-    await expect(hub.publishMany([order, bad])).rejects.toMatchObject(refusal)
+    const inBatch = { code: 'BAD_EVENT', details: { ...refusal.details, field: `events[1].${name}` } }
+    await expect(hub.publishMany([order, bad])).rejects.toMatchObject(inBatch)
   })
 
   test('a source as well', async () => {

@@ -5,6 +5,7 @@ import { fromKysely } from '../src/adapters/kysely.ts'
 import { fromPostgresJs } from '../src/adapters/postgres-js.ts'
 import { fromPrisma } from '../src/adapters/prisma.ts'
 import { PosthornClient } from '../src/client/index.ts'
+import { readConfig } from '../src/config.ts'
 import { createPosthorn } from '../src/index.ts'
 import type { Posthorn } from '../src/posthorn.ts'
 import { useHubs } from './support/hub.ts'
@@ -95,6 +96,24 @@ describe('an argument of the wrong form is refused by name, not by an error of J
       'schema',
       () => createPosthorn(given<object>({ database: '', schema: 5 })),
     ],
+    ['createPosthorn([])', 'createPosthorn', () => createPosthorn(given<object>([]))],
+    ['createPosthorn({ log: 5 })', 'log', () => createPosthorn(given<object>({ log: 5 }))],
+    ['createPosthorn({ log: {} })', 'log', () => createPosthorn(given<object>({ log: {} }))],
+    ['createPosthorn({ log: true })', 'log', () => createPosthorn(given<object>({ log: true }))],
+    [
+      'createPosthorn({ allowCidrs: 5 })',
+      'allowCidrs',
+      () => createPosthorn(given<object>({ allowCidrs: 5 })),
+    ],
+    [
+      'createPosthorn({ allowCidrs: [5] })',
+      'allowCidrs',
+      () => createPosthorn(given<object>({ allowCidrs: [5] })),
+    ],
+    ['publish(event, [])', 'publish', (hub) => hub.publish({ type: 'a', payload: 1 }, given([]))],
+    ['cancel(ids, {})', 'reason', (hub) => hub.cancel([1], given({ reson: 'x' }))],
+    ['reset(id, {})', 'reason', (hub) => hub.reset(1, given({ reason: 'x' }))],
+    ['purge(id, {})', 'reason', (hub) => hub.purge(1, given({ reason: 'x' }))],
     ['client.publishMany({})', 'events', () => newClient().publishMany(given({}))],
     ['client.worker(a*)', 'type pattern', () => newClient().worker({ tags: 'a' }, { 'a*': () => undefined })],
   ]
@@ -118,11 +137,50 @@ describe('an argument of the wrong form is refused by name, not by an error of J
 test.each([
   ['rows without an object around them', []],
   ['nothing', undefined],
+  ['no rows', { rows: [] }],
+  ['rows without columns', { rows: [{}] }],
+  ['rows that are none', { rows: [null] }],
+  ['the row of another statement', { rows: [{ places: '2', ids: '1' }] }],
 ])('a tx whose query gives %s is refused by name', async (_, answer) => {
   const { hub } = await hubs.open()
   const tx = { query: async () => given<{ rows: unknown[] }>(answer) }
   const refusal = { code: 'BAD_OPTION', details: { option: 'tx' } }
   await expect(hub.publish({ type: 't', payload: 1 }, { tx })).rejects.toMatchObject(refusal)
+})
+
+test('an event of a batch that is none is refused with its place, not left out', async () => {
+  const { hub } = await hubs.open()
+  const event = { type: 't', payload: 1 }
+  const batches: [events: unknown, field: string][] = [
+    [Object.assign([], { 1: event }), 'events[0]'],
+    [[event, null], 'events[1]'],
+    [[event, { ...event, delay: 5 }], 'events[1].delay'],
+  ]
+  for (const [events, field] of batches) {
+    const refusal = { code: 'BAD_EVENT', details: { field } }
+    await expect(hub.publishMany(given(events))).rejects.toMatchObject(refusal)
+  }
+  expect((await hub.listEvents()).total).toBe(0)
+})
+
+test('an ordering key that is no pointer is refused by the name it has in the library', async () => {
+  const { hub } = await hubs.open()
+  const refusal = { code: 'BAD_FIELD', details: { field: 'orderingKey' } }
+  const options = { name: 'a', orderingKey: 'payload.a' }
+  await expect(hub.subscribe('a', options)).rejects.toMatchObject(refusal)
+  expect(() => hub.on('a', options, () => undefined)).toThrow(/Expected orderingKey to be a JSON pointer/)
+})
+
+test.each([-1, 'x', 1.5, Number.NaN])('the clock of tests is not moved by %s', async (ms) => {
+  const { clock } = await hubs.open()
+  expect(await refusedOption(() => clock.advance(given(ms)))).toBe('ms')
+})
+
+test('a database that is named by an empty text is the embedded one, or that of DATABASE_URL', () => {
+  const url = 'postgres://db.example/hub'
+  expect(readConfig({ database: '' }, {}).database).toBeUndefined()
+  expect(readConfig({ database: '' }, { DATABASE_URL: '' }).database).toBeUndefined()
+  expect(readConfig({ database: '' }, { DATABASE_URL: url }).database).toBe(url)
 })
 
 test('what would make a subscription that is owed nothing, or end one that cannot be ended, is refused', async () => {

@@ -1,6 +1,6 @@
 import type { Catalogue, EventToPublish } from '../domain/catalogue.ts'
 import type { EventInput } from '../domain/event.ts'
-import { checkEventList } from '../domain/event-list.ts'
+import { atPlace, checkEventForm, checkEventList } from '../domain/event-list.ts'
 import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import type {
   CancelAnswer,
@@ -21,7 +21,11 @@ import { PosthornHttpError } from './errors.ts'
 import {
   type CallOptions,
   type CancelFilter,
+  callNames,
   checkCall,
+  checkEventId,
+  checkLease,
+  checkOutcomes,
   type EventQuery,
   type FailureReport,
   type Lease,
@@ -62,6 +66,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
 
   async publish(event: EventToPublish<C>, options: PublishOptions = {}): Promise<PublishedEvent> {
     checkOptions(options, publishNames, 'publish')
+    checkEventForm(event)
     const { idempotencyKey: own, ...input } = event as EventInput
     const key = options.idempotencyKey ?? own ?? crypto.randomUUID()
     const inHeader = headerText.test(key)
@@ -82,15 +87,20 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
   async publishMany(events: readonly EventToPublish<C>[], options: CallOptions = {}): Promise<RemoteEvent[]> {
     const { signal } = checkCall(options, 'publishMany')
     checkEventList(events)
-    const texts = (events as readonly EventInput[]).map((event) =>
-      eventToWire({ ...event, idempotencyKey: event.idempotencyKey ?? crypto.randomUUID() }),
+    const texts = Array.from(events as readonly EventInput[], (event, place) =>
+      atPlace(`events[${place}]`, () => {
+        checkEventForm(event)
+        return eventToWire({ ...event, idempotencyKey: event.idempotencyKey ?? crypto.randomUUID() })
+      }),
     )
     const body = `{"events":[${texts.join(',')}]}`
     return this.#post('/events/batch', { body, repeatable: true, signal }, readPublished)
   }
 
   /** Leases up to `limit` events, or none. Not repeated by itself: an answer that was lost may have leased some. */
-  async subscribe({ signal, waitSeconds, leaseSeconds, ...rest }: SubscribeOptions): Promise<LeasedEvent[]> {
+  async subscribe(options: SubscribeOptions): Promise<LeasedEvent[]> {
+    checkOptions(options, callNames.subscribe, 'subscribe')
+    const { signal, waitSeconds, leaseSeconds, ...rest } = options
     const answer = await this.#transport.send({
       method: 'POST',
       path: '/events/subscribe',
@@ -103,14 +113,17 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
   }
 
   async start(lease: Lease, options: CallOptions = {}): Promise<LogEntry> {
+    checkCall(options, 'start')
     return this.#report(lease, 'start', options, answerWith<LogEntry>('eventId'))
   }
 
   /** Renews the lease, and says whether an operator wants the event stopped. 409: the lease is lost, stop. */
   async heartbeat(
     lease: Lease,
-    { leaseSeconds, ...rest }: CallOptions & { readonly leaseSeconds?: number } = {},
+    options: CallOptions & { readonly leaseSeconds?: number } = {},
   ): Promise<HeartbeatAnswer> {
+    checkOptions(options, { leaseSeconds: true, signal: true }, 'heartbeat')
+    const { leaseSeconds, ...rest } = options
     const toAnswer = (text: string) => {
       const answer = answerWith<HeartbeatAnswer>('leaseToken')(text)
       return { ...answer, cancelledEventIds: answer.cancelledEventIds ?? [], held: answer.held ?? false }
@@ -119,11 +132,13 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
   }
 
   async complete(lease: Lease, report: Report = {}): Promise<LogEntry> {
+    checkOptions(report, callNames.complete, 'complete')
     return this.#report(lease, 'complete', report, answerWith<LogEntry>('eventId'))
   }
 
   /** Whether it is tried again or was the last failure allowed is in the answer. */
   async fail(lease: Lease, report: FailureReport = {}): Promise<FailAnswer> {
+    checkOptions(report, callNames.fail, 'fail')
     try {
       return await this.#report(lease, 'fail', report, answerWith<FailAnswer>('retryScheduled'))
     } catch (error) {
@@ -135,12 +150,14 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
 
   /** Hands it back; not counted as a failure. */
   async release(lease: Lease, options: CallOptions = {}): Promise<LogEntry> {
+    checkCall(options, 'release')
     return this.#report(lease, 'release', options, answerWith<LogEntry>('eventId'))
   }
 
   /** Up to 1,000 outcomes, each answered by itself, in their order. */
   async settle(outcomes: readonly Outcome[], options: CallOptions = {}): Promise<SettleResult[]> {
     const { signal } = checkCall(options, 'settle')
+    checkOutcomes(outcomes)
     const texts = outcomes.map(({ lease: { id, leaseToken, workerId }, ...outcome }) =>
       toWire({ eventId: id, leaseToken, workerId, ...outcome }),
     )
@@ -155,13 +172,15 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     const { logs = false, signal } = options
     const query = toQuery(logs ? { includeLogs: true } : {})
     const answer = await this.#transport.send({
-      ...{ method: 'GET', path: `/events/${id}`, query, repeatable: true, signal },
+      ...{ method: 'GET', path: `/events/${checkEventId(id)}`, query, repeatable: true, signal },
     })
     return read(answer, readEventDetails)
   }
 
   /** One page, without payloads. */
-  async listEvents({ signal, payload = {}, ...filter }: EventQuery = {}): Promise<EventPage> {
+  async listEvents(options: EventQuery = {}): Promise<EventPage> {
+    checkOptions(options, callNames.listEvents, 'listEvents')
+    const { signal, payload = {}, ...filter } = options
     const query = toQuery(filter)
     for (const [path, value] of Object.entries(payload)) query.set(`payload.${path}`, String(value))
     const answer = await this.#transport.send({
@@ -189,21 +208,23 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     checkOptions(options, { reason: true, signal: true }, 'reset')
     const { reason, signal } = options
     const call = { query: toQuery({ reason }), repeatable: false, signal }
-    return this.#post(`/events/${id}/reset`, call, (text) => {
+    return this.#post(`/events/${checkEventId(id)}/reset`, call, (text) => {
       const { reset } = JSON.parse(text) as { reset: number }
       return extend(readEvent(text), { reset })
     })
   }
 
-  async cancel(
-    id: number,
-    { signal, ...rest }: CallOptions & { readonly reason?: string } = {},
-  ): Promise<CancelAnswer> {
+  async cancel(id: number, options: CallOptions & { readonly reason?: string } = {}): Promise<CancelAnswer> {
+    checkOptions(options, { reason: true, signal: true }, 'cancel')
+    const { signal, ...rest } = options
     const call = { body: toWire(rest), repeatable: false, signal }
-    return this.#post(`/events/${id}/cancel`, call, answerWith<CancelAnswer>('cancelled'))
+    return this.#post(`/events/${checkEventId(id)}/cancel`, call, answerWith<CancelAnswer>('cancelled'))
   }
 
-  async cancelMany({ signal, ...filter }: CancelFilter): Promise<CancelManyAnswer> {
+  async cancelMany(query: CancelFilter, options: CallOptions = {}): Promise<CancelManyAnswer> {
+    checkOptions(query, callNames.cancelMany, 'cancelMany')
+    const { signal: own, ...filter } = query
+    const { signal = own } = checkCall(options, 'cancelMany')
     const call = { body: toWire(filter), repeatable: false, signal }
     return this.#post('/events/cancel', call, answerWith<CancelManyAnswer>('cancelled'))
   }
@@ -221,7 +242,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
 
   /** A call about something leased. It may be repeated if a token says which lease is meant. */
   async #report<T>(lease: Lease, verb: string, report: object, reader: (text: string) => T): Promise<T> {
-    const { id, leaseToken, workerId } = lease
+    const { id, leaseToken, workerId } = checkLease(lease)
     const { signal, ...rest } = report as CallOptions
     const body = toWire({ leaseToken, workerId, ...rest })
     const call = { body, repeatable: leaseToken !== undefined, signal }

@@ -1,5 +1,8 @@
-import { checkOptions } from '../domain/known-names.ts'
+import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import type { EventStatus } from '../domain/status.ts'
+import { integer } from '../domain/subscription.ts'
+import { toDetail } from '../domain/text.ts'
+import { PosthornError } from '../errors.ts'
 
 export interface CallOptions {
   readonly signal?: AbortSignal
@@ -34,6 +37,33 @@ export interface Lease {
   readonly id: number
   readonly leaseToken?: string
   readonly workerId?: string
+}
+
+/** An id becomes part of a path: `1/../2` would lead to another event. */
+export function checkEventId(id: unknown, option = 'id'): number {
+  return integer(option, id, 1, Number.MAX_SAFE_INTEGER)
+}
+
+/** The same for ids that are text. Encoding leaves dots alone, and URLs read them as steps. */
+export function encodeId(id: unknown): string {
+  if (typeof id === 'string' && !/^\.{0,2}$/.test(id)) return encodeURIComponent(id)
+  throw new PosthornError('BAD_OPTION', { option: 'id', expected: 'an id', value: toDetail(id) })
+}
+
+export function checkLease(lease: Lease, option = 'lease'): Lease {
+  if (typeof lease !== 'object' || lease === null) {
+    throw new PosthornError('BAD_OPTION', { option, expected: 'a leased event', value: toDetail(lease) })
+  }
+  checkEventId(lease.id, `${option}.id`)
+  return lease
+}
+
+export function checkOutcomes(outcomes: unknown): void {
+  if (!Array.isArray(outcomes)) {
+    const value = toDetail(outcomes)
+    throw new PosthornError('BAD_OPTION', { option: 'outcomes', expected: 'a list of outcomes', value })
+  }
+  for (const [place, outcome] of outcomes.entries()) checkLease(outcome?.lease, `outcomes[${place}].lease`)
 }
 
 /** By the worker's own watch. */
@@ -86,4 +116,65 @@ export interface CancelFilter extends CallOptions {
   /** `nextCursor` of the call before, with the same filter. */
   readonly cursor?: string
   readonly reason?: string
+}
+
+const reportNames: NamesOf<Report> = {
+  executionTimeMs: true,
+  startedAfterMs: true,
+  statusCode: true,
+  signal: true,
+}
+
+const subscribeNames: NamesOf<SubscribeOptions> = {
+  workerId: true,
+  tags: true,
+  subscription: true,
+  limit: true,
+  waitSeconds: true,
+  leaseSeconds: true,
+  signal: true,
+}
+
+const failNames: NamesOf<FailureReport> = {
+  ...reportNames,
+  errorMessage: true,
+  permanent: true,
+  retryAfterMs: true,
+}
+
+const queryNames: NamesOf<EventQuery> = {
+  status: true,
+  tags: true,
+  type: true,
+  orderingKey: true,
+  createdFrom: true,
+  createdTo: true,
+  order: true,
+  limit: true,
+  offset: true,
+  cursor: true,
+  payload: true,
+  signal: true,
+}
+
+const cancelNames: NamesOf<CancelFilter> = {
+  ids: true,
+  type: true,
+  tags: true,
+  orderingKey: true,
+  status: true,
+  createdFrom: true,
+  createdTo: true,
+  cursor: true,
+  reason: true,
+  signal: true,
+}
+
+/** The options of each call that has more of them than a signal. */
+export const callNames = {
+  subscribe: subscribeNames,
+  complete: reportNames,
+  fail: failNames,
+  listEvents: queryNames,
+  cancelMany: cancelNames,
 }

@@ -1,5 +1,5 @@
 import type { Subscriber } from './answers.ts'
-import { type CallOptions, checkCall } from './requests.ts'
+import { type CallOptions, checkCall, encodeId } from './requests.ts'
 import { read, readAll, type Transport } from './transport.ts'
 import { answerWith, toWire } from './wire.ts'
 
@@ -43,27 +43,27 @@ export class Subscribers {
   }
 
   async get(id: string, options: CallOptions = {}): Promise<Subscriber> {
-    return this.#call('GET', `/${encodeURIComponent(id)}`, options)
+    return this.#call('GET', `/${encodeId(id)}`, options)
   }
 
   async update(id: string, changes: SubscriberInput, options: CallOptions = {}): Promise<Subscriber> {
-    return this.#call('PATCH', `/${encodeURIComponent(id)}`, options, toWire(changes))
+    return this.#call('PATCH', `/${encodeId(id)}`, options, toWire(changes))
   }
 
   /** What waits for it is cancelled, and stays visible. */
   async delete(id: string, options: CallOptions = {}): Promise<void> {
     const { signal } = checkCall(options, 'delete')
-    const path = `/subscribers/${encodeURIComponent(id)}`
+    const path = `/subscribers/${encodeId(id)}`
     await this.#transport.send({ method: 'DELETE', path, repeatable: false, signal })
   }
 
   /** What is owed to it is held, never dropped. */
   async pause(id: string, options: CallOptions = {}): Promise<Subscriber> {
-    return this.#call('POST', `/${encodeURIComponent(id)}/pause`, options)
+    return this.#call('POST', `/${encodeId(id)}/pause`, options)
   }
 
   async resume(id: string, options: CallOptions = {}): Promise<Subscriber> {
-    return this.#call('POST', `/${encodeURIComponent(id)}/resume`, options)
+    return this.#call('POST', `/${encodeId(id)}/resume`, options)
   }
 
   async #call(

@@ -1,4 +1,5 @@
 import type { EventAttributes, EventFields, EventInput, EventSource } from '../domain/event.ts'
+import { checkEventForm } from '../domain/event-list.ts'
 import { readElements, readMembers } from '../domain/json-members.ts'
 import { leftOut, unknownName } from '../domain/known-names.ts'
 import { meantFields } from '../domain/meant-fields.ts'
@@ -38,23 +39,25 @@ const knownFields = { ...eventNames, payload: true, payloadText: true }
 
 /** The body that publishes an event. Its payload goes as it is: parsing and printing it would change it. */
 export function eventToWire(event: EventInput): string {
+  checkEventForm(event)
   const stranger = unknownName(event, knownFields)
   if (stranger !== undefined) {
     const expected = leftOut(stranger, Object.keys(knownFields), 'no event takes it', meantFields)
-    const value = toDetail((event as object as Record<string, unknown>)[stranger])
-    throw new PosthornError('BAD_EVENT', { field: stranger.slice(0, 200), expected, value })
+    throw badEvent(stranger.slice(0, 200), expected, (event as object as Record<string, unknown>)[stranger])
   }
   let text = `{"payload":${payloadToWire(event)}`
   for (const [field, name] of eventFields) {
     const value = event[field]
     if (value === undefined || value === null) continue
     const json = jsonOf(value)
-    if (json === undefined) {
-      throw new PosthornError('BAD_EVENT', { field, expected: jsonValue, value: toDetail(value) })
-    }
+    if (json === undefined) throw badEvent(field, jsonValue, value)
     text += `,"${name}":${json}`
   }
   return `${text}}`
+}
+
+function badEvent(field: string, expected: string, value: unknown): PosthornError {
+  return new PosthornError('BAD_EVENT', { field, expected, value: toDetail(value) })
 }
 
 const jsonValue = 'a value that JSON can carry'
@@ -71,8 +74,10 @@ function payloadToWire({ payload, payloadText }: EventInput): string {
     const text = payload === undefined ? undefined : JSON.stringify(payload)
     if (text !== undefined) return text
     const expected = 'a JSON value (null is one)'
-    throw new PosthornError('BAD_EVENT', { field: 'payload', expected, value: toDetail(payload) })
+    throw badEvent('payload', expected, payload)
   }
+  if (payload !== undefined) throw badEvent('payload', 'left out when there is a payloadText', payload)
+  if (typeof payloadText !== 'string') throw badEvent('payloadText', 'JSON text', payloadText)
   try {
     JSON.parse(payloadText)
   } catch (error) {

@@ -1,4 +1,5 @@
 import { PosthornError } from '../errors.ts'
+import { checkEventForm } from './event-list.ts'
 import { leftOut, type NamesOf, unknownName } from './known-names.ts'
 import { meantFields } from './meant-fields.ts'
 import { checkPayloadText, stringifyPayload } from './payload.ts'
@@ -116,7 +117,7 @@ function checkFields(given: object): void {
 }
 
 export function parseEvent(given: EventInput): NewEvent {
-  if (typeof given !== 'object' || given === null) throw badEvent('the event', 'an object', given)
+  checkEventForm(given)
   // V8 looks up what an object lacks ten times faster in a fresh copy, if the object was put together by spreading.
   const input = Object.getPrototypeOf(given) === Object.prototype ? { ...given } : given
   checkFields(input)

@@ -11,7 +11,7 @@ export function checkOptions(
   whose: string,
   { prefix = '', meant = {} }: { prefix?: string; meant?: Readonly<Record<string, string>> } = {},
 ): void {
-  if (typeof given !== 'object' || given === null) {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
     throw new PosthornError('BAD_OPTION', { option: whose, expected: 'an object', value: toDetail(given) })
   }
   const name = unknownName(given, known)

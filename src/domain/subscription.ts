@@ -133,7 +133,7 @@ export function defineSubscription(
   if (storage !== 'database' && storage !== 'memory')
     throw badOption('storage', '"database" or "memory"', storage)
   if (filter !== undefined) parseFilter(filter)
-  if (orderingKey !== undefined) parsePointer('ordering_key', orderingKey)
+  if (orderingKey !== undefined) parsePointer('orderingKey', orderingKey)
   return Object.freeze({
     name,
     via,

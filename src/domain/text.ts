@@ -1,3 +1,5 @@
+import { PosthornError } from '../errors.ts'
+
 /** PostgreSQL's text holds neither NUL nor, being UTF-8, half of a surrogate pair. */
 const unstorable = /[\0\p{Surrogate}]/u
 
@@ -22,6 +24,12 @@ const reasonCharsMax = 4_000
 /** Why something was done or failed: kept whatever it holds. */
 export function toReason(text: unknown): string {
   return toStorable(String(text), reasonCharsMax)
+}
+
+/** For a reason that a caller gives: of an object nothing but `[object Object]` would be stored. */
+export function readReason(reason: unknown): string {
+  if (typeof reason === 'string') return toReason(reason)
+  throw new PosthornError('BAD_OPTION', { option: 'reason', expected: 'text', value: toDetail(reason) })
 }
 
 /** A value as error details can hold it: small, and serialisable whatever the caller passed. */

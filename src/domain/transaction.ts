@@ -73,6 +73,6 @@ function isRecord(value: unknown): value is Record<string, unknown> {
   return (typeof value === 'object' && value !== null) || typeof value === 'function'
 }
 
-function badTransaction(expected: string, value: unknown): PosthornError {
+export function badTransaction(expected: string, value: unknown): PosthornError {
   return new PosthornError('BAD_OPTION', { option: 'tx', expected, value })
 }

@@ -8,6 +8,7 @@ import {
   parseEvent,
   w3cTraceparent,
 } from '../domain/event.ts'
+import { atPlace } from '../domain/event-list.ts'
 import { decodeUtf8, readElements, readMembers } from '../domain/json-members.ts'
 import { PosthornError } from '../errors.ts'
 import { badField, parseNamed, type ReadEvent, readFields, withAttribute } from './read-fields.ts'
@@ -47,14 +48,14 @@ export function readEvents(request: PublishRequest): NewEvent[] {
     const inputs = readCloudEventBatch(parts, batchEventsMax)
     checkCount(inputs.length)
     return inputs.map((input, place) =>
-      at(`[${place}]`, () => parseEvent({ ...input, idempotencyScope: scope } as EventInput)),
+      atPlace(`[${place}]`, () => parseEvent({ ...input, idempotencyScope: scope } as EventInput)),
     )
   }
   checkJson(headers)
   const texts = readElements(eventsOf(decodeUtf8(body)), 'events', batchEventsMax)
   checkCount(texts.length)
   return texts.map((text, place) =>
-    at(`events[${place}]`, () => {
+    atPlace(`events[${place}]`, () => {
       const { input, names } = readFields(text)
       if (input.idempotencyKey == null) {
         checkNoKeyHeader(headers)
@@ -76,9 +77,14 @@ function readOwn({ headers, body }: PublishRequest): ReadEvent {
   throw badField(name, `${header.value}, as ${header.name} says`, key)
 }
 
-/** A CloudEvent always brings a key; a header says what else this sender wants it known by. */
+/** A CloudEvent always brings a key: under another one the same event would be stored again. */
 function readForeign({ headers, body }: PublishRequest): ReadEvent {
   const input = readCloudEvent({ headers, contentType: headers['content-type'] ?? '', body })
+  const header = keyHeaderOf(headers)
+  if (header !== undefined && header.value !== input.idempotencyKey) {
+    const expected = `left out, or ${input.idempotencyKey}: the source and id of a CloudEvent are its key`
+    throw badField(header.name, expected, header.value)
+  }
   return { input, names: new Map() }
 }
 
@@ -159,16 +165,4 @@ function badMediaType(value: string | undefined, expected: string): PosthornErro
     expected,
     value: value ?? 'nothing',
   })
-}
-
-/** In a batch a field is named with its place. */
-function at<T>(place: string, read: () => T): T {
-  try {
-    return read()
-  } catch (error) {
-    if (!(error instanceof PosthornError)) throw error
-    const { field, ...details } = error.details
-    const name = typeof field === 'string' ? `${place}.${field}` : place
-    throw new PosthornError(error.code, { ...details, field: name }, { cause: error.cause })
-  }
 }

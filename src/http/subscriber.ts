@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { z } from 'zod'
+import { parsePointer } from '../domain/filter.ts'
 import { hiddenValue } from '../domain/hidden-headers.ts'
 import { type RetryPolicy, scheduleRetry } from '../domain/retry.ts'
 import {
@@ -170,6 +171,7 @@ function checkPlain(change: Change): void {
 function optionsOf(name: string, change: Options): SubscriptionOptions {
   const { tags, on_exhausted, lease_seconds, max_concurrency, rate_per_second, key_concurrency } = change
   const { filter, ordering_key: orderingKey, timeout_ms: timeoutMs } = change
+  if (orderingKey != null) parsePointer('ordering_key', orderingKey)
   const retry = retryOf(change)
   const wanted = tags == null ? null : readAnyTags(tags)
   return {

@@ -5,7 +5,7 @@ import type { LeasedRun } from '../domain/delivery.ts'
 import type { EventAttributes, NewEvent } from '../domain/event.ts'
 import { type StoredEvent, storedEvent } from '../domain/stored-event.ts'
 import type { Subscription } from '../domain/subscription.ts'
-import { type CallerTransaction, rowsOf } from '../domain/transaction.ts'
+import { badTransaction, type CallerTransaction, rowsOf } from '../domain/transaction.ts'
 
 export interface PublishRequest {
   readonly events: readonly NewEvent[]
@@ -72,12 +72,23 @@ export async function publishIn(
   request: PublishRequest,
 ): Promise<Published[]> {
   const rows = rowsOf(await tx.query(publishStatement(db).text, publishValues(request)))
+  checkAnswer(rows, request.events.length)
   return inOrder(
-    (rows as NamedRow[]).map((r) => [
+    rows.map((r) => [
       ...([r.places, r.ids, r.replayed, r.conflict, r.owed, r.at, null, r.ends] as const),
       ...([r.refused, r.pressed] as const),
     ]),
   )
+}
+
+/** What runs the caller's SQL may be a wrapper or a mock: without an answer to each event none counts as published. */
+function checkAnswer(rows: readonly unknown[], events: number): asserts rows is readonly NamedRow[] {
+  const placesOf = (row: unknown) => (row as Partial<NamedRow> | null)?.places
+  const places = rows.flatMap((row) => String(placesOf(row) ?? '').split(',')).map(Number)
+  const isOurs = places.every((place) => place >= 1 && place <= events)
+  if (isOurs && new Set(places).size === events) return
+  const expected = 'a transaction whose query(text, values) resolves to the rows of the statement'
+  throw badTransaction(expected, `${rows.length} rows that do not answer it`)
 }
 
 interface Schema {

@@ -1,7 +1,7 @@
 import type { Database } from '../db/database.ts'
 import type { Catalogue } from '../domain/catalogue.ts'
 import { type EventInput, type NewEvent, parseEvent } from '../domain/event.ts'
-import { checkEventList } from '../domain/event-list.ts'
+import { checkEventList, readEach } from '../domain/event-list.ts'
 import type { CallerTransaction } from '../domain/transaction.ts'
 import { PosthornError } from '../errors.ts'
 import {
@@ -74,7 +74,7 @@ export class Publisher {
 
   async publish(input: EventInput, options: PublishOptions = {}): Promise<PublishedEvent> {
     checkPublishOptions(options)
-    const [event] = (await this.#parseAll([input])) as [NewEvent]
+    const event = await this.#read(input)
     if (options.tx !== undefined)
       return this.#publishIn(options.tx, [event], options).then(([one]) => one as PublishedEvent)
     const inMemory = this.#isElsewhere ? undefined : await this.#track(this.#remember([event]))
@@ -133,7 +133,7 @@ export class Publisher {
   async publishMany(inputs: readonly EventInput[], options: PublishOptions = {}): Promise<PublishedEvent[]> {
     checkPublishOptions(options)
     checkEventList(inputs)
-    const events = await this.#parseAll(inputs)
+    const events = await readEach(inputs, (input) => this.#read(input))
     if (events.length === 0) return []
     if (options.tx !== undefined) return this.#publishIn(options.tx, events, options)
     const { published, durability } = await this.#track(this.#rememberOrStore(events))
@@ -160,12 +160,10 @@ export class Publisher {
     }
   }
 
-  async #parseAll(inputs: readonly EventInput[]): Promise<NewEvent[]> {
+  #read(input: EventInput): NewEvent | Promise<NewEvent> {
     const { catalogue } = this.#options
-    if (catalogue === undefined) return inputs.map((input) => this.#parse(input))
-    const events: NewEvent[] = []
-    for (const input of inputs) events.push(this.#parse(await validate(catalogue, input)))
-    return events
+    if (catalogue === undefined) return this.#parse(input)
+    return validate(catalogue, input).then((valid) => this.#parse(valid))
   }
 
   #parse(input: EventInput): NewEvent {

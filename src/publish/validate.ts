@@ -1,8 +1,10 @@
 import type { Catalogue } from '../domain/catalogue.ts'
 import type { EventInput } from '../domain/event.ts'
+import { checkEventForm } from '../domain/event-list.ts'
 
 /** The event with its payload as the catalogue makes it, and the key that goes with it. */
 export async function validate(catalogue: Catalogue, input: EventInput): Promise<EventInput> {
+  checkEventForm(input)
   const { type } = input
   if (type == null || type.startsWith('posthorn.')) return input
   const payload = await catalogue.validate(type, input.payload)

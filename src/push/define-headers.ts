@@ -37,6 +37,24 @@ export function defineHeaders(
   return { headers: Object.fromEntries(stored), sealedHeaders }
 }
 
+/**
+ * A hidden value was given for one receiver. Whoever changes the origin must know the value or give it up: otherwise
+ * a key that may manage subscribers could have it sent to a receiver of its own. Throws BAD_FIELD.
+ */
+export function checkKeptSecrets(
+  { url, headers }: Pick<HeaderChange, 'headers'> & { readonly url: string },
+  before: { readonly url: string; readonly headers: StoredHeaders },
+): void {
+  if (new URL(url).origin === new URL(before.url).origin) return
+  const given = checkHeaders(headers)
+  const isKept = (name: string) => !given.has(name) || given.get(name) === hiddenValue
+  const hidden = Object.keys(before.headers).filter((name) => before.headers[name] === null)
+  const kept = hidden.filter(isKept).sort()
+  if (kept[0] === undefined) return
+  const expected = `given anew or null, since the url leads to another origin and these are hidden: ${kept.join(', ')}`
+  throw refused(`headers.${kept[0]}`, expected, hiddenValue)
+}
+
 /** All there are from now on. Null: the value is sealed, and stays so. */
 function changedValues(given: ReadonlyMap<string, string | null>, before: StoredHeaders) {
   const values = new Map(Object.entries(before))

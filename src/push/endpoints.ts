@@ -25,7 +25,7 @@ import type { Subscriber } from '../operations/subscribers.ts'
 import { type ChangeRequest, changeSubscriber } from '../operations/subscriptions.ts'
 import { secretBytes, secretPrefix } from '../webhooks/signature.ts'
 import { checkNewest } from './check-secrets.ts'
-import { defineHeaders, type HeaderChange } from './define-headers.ts'
+import { checkKeptSecrets, defineHeaders, type HeaderChange } from './define-headers.ts'
 import { EndpointSecrets } from './endpoint-secrets.ts'
 
 export interface EndpointsParts {
@@ -75,10 +75,12 @@ export class Endpoints {
   /** What such a wish makes of an endpoint, as far as it can be judged before anything is sent. Throws BAD_FIELD. */
   define(
     { url, format, rules, ...wish }: EndpointWish,
-    before: Pick<EndpointDefinition, 'headers'> | null,
+    before: Pick<EndpointDefinition, 'url' | 'headers'> | null,
   ): EndpointChange {
+    const target = checkTargetUrl(url, this.#parts.policy)
+    if (before !== null) checkKeptSecrets({ url: target, headers: wish.headers }, before)
     const headers = defineHeaders(wish, before?.headers ?? {}, (name, value) => this.#sealHeader(name, value))
-    return { url: checkTargetUrl(url, this.#parts.policy), format, rules, ...headers }
+    return { url: target, format, rules, ...headers }
   }
 
   /** Throws SECRET_KEY_WRONG if what the change seals could not be opened by the others. */

@@ -3,7 +3,7 @@ import type { Database } from '../db/database.ts'
 import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import { keepAuditMsMin, keepMsMax, type RetentionConfig } from '../domain/retention.ts'
 import { integer } from '../domain/subscription.ts'
-import { toReason } from '../domain/text.ts'
+import { readReason } from '../domain/text.ts'
 import { recordAction } from '../operations/admin-log.ts'
 import { countOldEvents, countPrunableRest } from '../operations/count-prunable.ts'
 import { listEventTypes } from '../operations/event-type.ts'
@@ -119,7 +119,7 @@ export class Retention {
     reason: string,
     { by = 'library', remote = null }: PurgeTerms = {},
   ): Promise<Purged> {
-    const details = { reason: toReason(reason) }
+    const details = { reason: readReason(reason) }
     const action = { actor: by, action: 'event.purge', target: String(eventId), details, remote }
     return purge(this.#parts.db, { eventId, action })
   }

@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { PosthornOptions } from '../config.ts'
 import { openPosthorn } from '../create.ts'
 import type { Catalogue } from '../domain/catalogue.ts'
+import { integer } from '../domain/subscription.ts'
 import { countBacklog } from '../operations/backlog.ts'
 import { moveClock, readClockOffset } from '../operations/clock.ts'
 import type { Posthorn } from '../posthorn.ts'
@@ -31,6 +32,7 @@ export async function testPosthorn<const C extends Catalogue = Catalogue>(
     hub,
     clock: {
       async advance(ms) {
+        integer('ms', ms, 0, Number.MAX_SAFE_INTEGER)
         await moveClock(db, (await readClockOffset(db)) + ms)
         while (await hub.sweep());
         hub.wake()

@@ -52,7 +52,8 @@ test('a time or number that is none is refused before anything is sent, not left
     const bad = { type: 'x', payload: 1, [field]: value } as EventInput
     const refusal = { code: 'BAD_EVENT', details: { field } }
     await expect(client.publish(bad)).rejects.toMatchObject(refusal)
-    await expect(client.publishMany([bad])).rejects.toMatchObject(refusal)
+    const inBatch = { code: 'BAD_EVENT', details: { field: `events[0].${field}` } }
+    await expect(client.publishMany([bad])).rejects.toMatchObject(inBatch)
   }
   const refusal = { code: 'BAD_OPTION', details: { option: 'createdTo' } }
   await expect(client.cancelMany({ type: 'x', createdTo: never })).rejects.toMatchObject(refusal)

@@ -74,6 +74,22 @@ test('the same id from another source is another event; the same from the same w
   }
 })
 
+test('a CloudEvent that comes with other idempotency keys is not stored once for each of them', async () => {
+  const server = await servers.open()
+  const event = JSON.stringify(order())
+  const publish = (headers: Record<string, string>) =>
+    server.call('POST', '/events', event, { 'content-type': 'application/cloudevents+json', ...headers })
+  const first = await publish({})
+  for (const name of ['Idempotency-Key', 'X-Idempotency-Key']) {
+    const refusal = { status: 422, json: { code: 'bad_event', field: name, value: 'another' } }
+    expect(await publish({ [name]: 'another' })).toMatchObject(refusal)
+    const same = await publish({ [name]: '["/shop","A-1"]' })
+    expect(same).toMatchObject({ status: 202, text: first.text })
+    expect(same.headers.get('idempotency-replayed')).toBe('true')
+  }
+  expect((await server.hub.listEvents()).total).toBe(1)
+})
+
 test('a batch is stored as a whole, at either address, and can be repeated', async () => {
   const server = await servers.open()
   const headers = { 'content-type': batchType }

@@ -148,6 +148,32 @@ test('a hidden value does not become public by naming it', async () => {
   expect(covered.json).toMatchObject({ headers: { 'x-auth': hidden }, public_headers: [] })
 })
 
+test('a hidden header is not sent to a receiver that a change of the url names', async () => {
+  const server = await openDispatching(servers)
+  const [owner, stranger] = [await openInbox(), await openInbox()]
+  const given = { headers: { ...secrets, 'x-team': 'billing' }, public_headers: ['x-team'] }
+  const { id } = await subscribe(server, owner.url, given)
+  const path = `/subscribers/${id}`
+  const move = (headers?: object) => server.call('PATCH', path, { url: stranger.url, headers })
+  const refusals: [headers: object | undefined, field: string][] = [
+    [undefined, 'headers.authorization'],
+    [{ authorization: hidden, 'x-auth': 'a', 'x-plain': null }, 'headers.authorization'],
+    [{ Authorization: 'mine', 'x-auth': null }, 'headers.x-plain'],
+  ]
+  for (const [headers, field] of refusals) {
+    expect(await move(headers)).toMatchObject({ status: 422, json: { code: 'bad_field', field } })
+  }
+  await server.call('POST', `${path}/test`)
+  expect([owner.all.length, stranger.all.length]).toEqual([1, 0])
+  const sameOrigin = await server.call('PATCH', path, { url: `${owner.url}/other?v=2` })
+  expect(sameOrigin).toMatchObject({ status: 200, json: { headers: { authorization: hidden } } })
+
+  const moved = await move({ authorization: 'mine', 'X-Auth': null, 'x-plain': null })
+  expect(moved).toMatchObject({ status: 200, json: { headers: { authorization: hidden } } })
+  await server.call('POST', `${path}/test`)
+  expect(stranger.all[0]?.headers).toMatchObject({ authorization: 'mine', 'x-team': 'billing' })
+})
+
 test('with two keys headers are sealed anew with the first, and then the second can go', async () => {
   const schema = 'two_keys_headers'
   const inbox = await openInbox()
