@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
-/** Aborted when the client has gone before its answer was sent, or its connection is reset before it sends another request. */
+/** Aborted when the client has gone before its answer was sent, or resets its connection soon after, before another request. */
 export function hangUpOf({ socket }: IncomingMessage, response: ServerResponse): AbortSignal {
   const left = new AbortController()
   const line = lineOf(socket)
@@ -15,7 +15,7 @@ export function hangUpOf({ socket }: IncomingMessage, response: ServerResponse):
   })
   response.once('close', () => {
     line.unanswered.delete(left)
-    if (isSent && socket.errored === null) line.unconfirmed.add(left)
+    if (isSent && socket.errored === null) line.unconfirmed.set(left, performance.now())
     else left.abort()
   })
   // A socket that closed while the request waited, for its key say, emits none of these events any more.
@@ -31,24 +31,28 @@ export function confirmAnswers(socket: Socket): void {
 interface Line {
   readonly unanswered: Set<AbortController>
   /**
-   * Those whose answer was sent since the last request came, so no more than a connection may have unanswered. The answer
-   * may still be in the kernel's buffers, which a client that closes without reading refuses by a reset.
+   * Those whose answer was sent since the last request came, and when: no more than a connection may have unanswered. The
+   * answer may still be in the kernel's buffers, which a client that closes without reading refuses by a reset.
    */
-  readonly unconfirmed: Set<AbortController>
+  readonly unconfirmed: Map<AbortController, number>
 }
+
+/** A reset later than this says nothing of the answer: a proxy resets connections that have been idle for long. */
+const confirmedMs = 10_000
 
 const lines = new WeakMap<Socket, Line>()
 
 function lineOf(socket: Socket): Line {
   const known = lines.get(socket)
   if (known !== undefined) return known
-  const line: Line = { unanswered: new Set(), unconfirmed: new Set() }
+  const line: Line = { unanswered: new Set(), unconfirmed: new Map() }
   lines.set(socket, line)
   socket.prependListener('end', () => probe(socket, line))
   // An answer that waits behind another one is not told when its connection closes: many requests may come at once.
   socket.once('close', (hadError) => {
-    abortAll(line.unanswered)
-    if (hadError) abortAll(line.unconfirmed)
+    for (const left of line.unanswered) left.abort()
+    line.unanswered.clear()
+    if (hadError) refuse(line)
     line.unconfirmed.clear()
   })
   return line
@@ -59,16 +63,17 @@ function lineOf(socket: Socket): Line {
  * the other side has refused it by now, and says so to the next write, which may be empty. Whoever reads its answer and
  * then closes refuses nothing.
  */
-function probe(socket: Socket, { unconfirmed }: Line): void {
-  if (unconfirmed.size === 0 || !socket.writable) return
+function probe(socket: Socket, line: Line): void {
+  if (line.unconfirmed.size === 0 || !socket.writable) return
   socket.write('', (error) => {
     if (error != null && 'code' in error && (error.code === 'EPIPE' || error.code === 'ECONNRESET')) {
-      abortAll(unconfirmed)
+      refuse(line)
     }
   })
 }
 
-function abortAll(controllers: Set<AbortController>): void {
-  for (const left of controllers) left.abort()
-  controllers.clear()
+function refuse({ unconfirmed }: Line): void {
+  const now = performance.now()
+  for (const [left, sentAt] of unconfirmed) if (now - sentAt <= confirmedMs) left.abort()
+  unconfirmed.clear()
 }
