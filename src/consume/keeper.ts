@@ -67,14 +67,14 @@ export class Keeper {
     begun: ReadonlyMap<HeldRun, number[]>,
     now: number,
   ): Promise<void> {
-    const { lose, trouble } = this.#options
+    const { held, lose, trouble } = this.#options
     try {
       await this.#renew(due, begun, now)
       this.#doubtful = false
     } catch (error) {
       trouble(error)
       for (const one of due) {
-        if (performance.now() > one.holdsUntil) lose(one, 'its lease could not be renewed')
+        if (held.has(one) && performance.now() > one.holdsUntil) lose(one, 'its lease could not be renewed')
       }
     }
   }
@@ -97,12 +97,14 @@ export class Keeper {
     const answers = new Map((await source.heartbeat(beats)).map((answer) => [answer.run, answer]))
     const errors: unknown[] = []
     for (const one of due) {
+      // Its subscription may have ended meanwhile, and the run with it.
+      if (!held.has(one)) continue
       const answer = answers.get(one.run)
       if (answer?.unknown !== undefined) {
         errors.push(answer.unknown.error)
         this.#postpone(one, answer.unknown.waitMs)
       } else if (answer !== undefined) this.#renewed(one, answer, begun.get(one) ?? [], now)
-      else if (held.has(one)) lose(one, 'its lease was lost')
+      else lose(one, 'its lease was lost')
     }
     if (errors.length > 0) this.#options.trouble(errors[0])
   }

@@ -174,7 +174,7 @@ export function wishFor(world, name) {
 function typeOf({ status, sent, json }) {
   if (status === 0) return sent ? 'info' : 'fail'
   if (status < 300) return 'ok'
-  return status === 504 || status === 500 || json?.code === 'CANCEL_UNFINISHED' ? 'info' : 'fail'
+  return status === 504 || status === 500 || json?.code === 'cancel_unfinished' ? 'info' : 'fail'
 }
 
 /** Where the operation is aimed at, if that is a server. */

@@ -21,6 +21,8 @@ export function findRepeats(model) {
       if (before.endedAt === null || before.endedAt > attempt.begunAt) {
         if (!isAlive(model, before, attempt.begunAt) || mayHaveLostLease(model, before, attempt.begunAt))
           continue
+        // The hub has counted its failure: it timed out, and its process has not come to say so.
+        if (attempt.failures > before.failures && attempt.begunAt - before.begunAt > timeoutUs) continue
         const text = `${s} event ${id} began in ${attempt.pid} while ${before.pid} still had it`
         found.push({ rule: 'overlap', s, id, text })
       } else if (finished.has(before.outcome) && attempt.begunAt < leaseEndOf(model, before)) {
@@ -59,6 +61,8 @@ export function findEarlyReclaims(model) {
   return found
 }
 const leaseUs = 3_000_000
+/** The shortest time limit of a handler. */
+const timeoutUs = 1_500_000
 
 /** Whether a settlement of this process took long at that time: then a renewal may have taken as long. */
 function wasSlow(model, pid, [from, to]) {

@@ -33,9 +33,23 @@ export function lanesOf(model) {
 function laneOf(model, { s, id, attempts }) {
   const publication = model.publications.get(model.uidById.get(id))
   if (publication === undefined || attempts.length === 0) return undefined
+  if (wasRekeyed(model, publication, { s, id })) return undefined
   const life = lifeOf(model, publication, s)
   const key = laneKeyOf(model, publication, { s, attempts })
   return life === undefined || key == null ? undefined : `${s}${life} lane ${key}`
+}
+
+/** What is sent again after the subscription got another key is in the lane of that key. */
+function wasRekeyed(model, { ackedAt }, delivery) {
+  const changes = (model.changesBy.get(delivery.s) ?? []).filter(
+    ({ options, answeredAt }) =>
+      options !== undefined &&
+      ('ordering_key' in options || 'orderingKey' in options) &&
+      answeredAt > (ackedAt ?? 0),
+  )
+  return (
+    changes.length > 0 && isTouched(model, delivery, moved, [changes[0].invokedAt, Number.POSITIVE_INFINITY])
+  )
 }
 
 /** A subscription that is deleted and made again begins with new lanes. Undefined: nobody can say which one it was for. */
