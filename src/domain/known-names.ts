@@ -36,7 +36,8 @@ export function leftOut(
   why: string,
   meant: Readonly<Record<string, string>> = {},
 ): string {
-  const foreign = Object.keys(meant).find((one) => plain(one) === plain(name))
+  const given = plain(name.slice(0, nameCharsMax))
+  const foreign = Object.keys(meant).find((one) => plain(one) === given)
   const hint = foreign === undefined ? nearestName(name, known) : meant[foreign]
   if (hint !== undefined) return `left out: ${why} (did you mean ${hint}?)`
   return known.length === 0 ? `left out: ${why}` : `left out: ${why} (known: ${known.join(', ')})`
