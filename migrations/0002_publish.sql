@@ -61,9 +61,20 @@ exception when data_exception or program_limit_exceeded then
   return null;
 end $$;
 
--- What a path leads to: into the payload, which may be anything, or into the event's own fields.
+-- What a path leads to. A position in an array is written as RFC 6901 has it, 0 or 12: `#>` would take -1, +1, 01 and ' 1' too.
+create function __schema__.value_at(path text[], document jsonb) returns jsonb language plpgsql immutable as $$
+begin
+  for n in 1 .. cardinality(path) loop
+    if path[n] ~ '^\s*[-+0-9]' and path[n] !~ '^(0|[1-9][0-9]*)$' and jsonb_typeof(document #> path[:n - 1]) = 'array' then
+      return null;
+    end if;
+  end loop;
+  return document #> path;
+end $$;
+
+-- The same into the payload, which may be anything, or into the event's own fields.
 create function __schema__.event_value(path text[], payload jsonb, fields jsonb) returns jsonb language sql immutable as $$
-  select case when path[1] = 'payload' then payload #> path[2:] else fields #> path end
+  select case when path[1] = 'payload' then __schema__.value_at(path[2:], payload) else __schema__.value_at(path, fields) end
 $$;
 
 -- Whether all conditions hold. One that asks for something unreadable does not, whatever it asks.
@@ -265,6 +276,8 @@ begin
     left join unnest(idle, idle_lease_ms) as h(no, lease_ms) on h.no = s.no
       and cardinality(publish_alike.ids) <= 200   -- all in one run
       and s.status = 'active' and not __schema__.is_limited(s.max_concurrency, s.rate_per_second, s.ramp)
+      -- a process that has its queue in memory goes first
+      and not exists (select from __schema__.memory_queues m where m.subscription = s.no)
     cross join generate_series(1, cardinality(publish_alike.ids), 200) as f(first)
     cross join lateral (select publish_alike.ids[f.first:f.first + 199]) as c(ids)
     where s.no = any(owed)

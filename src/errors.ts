@@ -225,7 +225,10 @@ export const errorCodes = Object.keys(errors) as ErrorCode[]
 export const errorTable: Readonly<Record<ErrorCode, { status: number; message: string }>> = errors
 
 function fill(template: string, details: ErrorDetails): string {
-  return template.replace(/\{(\w+)\}/g, (_, name: string) => show(details[name], name === 'log' ? 2000 : 200))
+  return template.replace(/\{(\w+)\}/g, (_, name: string) => {
+    if (name === 'value' && details[name] === '') return '""'
+    return show(details[name], name === 'log' ? 2000 : 200)
+  })
 }
 
 /**

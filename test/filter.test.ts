@@ -70,6 +70,26 @@ describe('a filter', () => {
     }
   })
 
+  test('does not take -1, 01 or +1 for a position in an array, but for the name of a member', async () => {
+    const { call, hub } = await servers.open()
+    const tokens = ['1', '-1', '01', '+1', '00', '-0', ' 1', '1 ', '1.0', '2', '99999999999']
+    for (const [place, token] of tokens.entries()) {
+      const filter = { [`/payload/a/${token}`]: 'x' }
+      const made = await call('POST', '/subscribers', { ...subscriber, name: `q${place}`, filter })
+      expect(made.status).toBe(201)
+    }
+    const filter = { '/tags/-1': { exists: false } }
+    await call('POST', '/subscribers', { ...subscriber, name: 'tags', filter })
+    const found = async (a: unknown) => {
+      const { json } = await call('POST', '/events', event({ a }, { tags: 'a,b' }))
+      const names = (await hub.event(json.id))?.deliveries.map(({ name }) => name) ?? []
+      expect(names).toContain('tags')
+      return tokens.filter((_, place) => names.includes(`q${place}`))
+    }
+    expect(await found(['x', 'x'])).toEqual(['1'])
+    expect(await found(Object.fromEntries(tokens.map((token) => [token, 'x'])))).toEqual(tokens)
+  })
+
   test('may ask for fields of the event', async () => {
     const filter = { '/source/id': '7', '/version': { prefix: '1.' } }
     const source = { type: 'task', id: '7', name: 'n' }
@@ -181,6 +201,23 @@ describe('an ordering key by pointer', () => {
       join ${db.schema}.subscribers s on s.id = m.subscriber_id and s.name = 'q' order by m.event_id`,
     )
     expect(rows.map(({ key }) => key)).toEqual(['100', '1e2', '-0', '1.50', '12345678901234567890'])
+  })
+
+  test('is not found at -1, 01 or +1 of an array', async () => {
+    const { call, db } = await servers.open()
+    for (const [place, name] of ['-1', '01', '+1', '1'].entries()) {
+      const queue = { ...subscriber, name: `q${place}`, ordering_key: `/payload/k/${name}` }
+      expect((await call('POST', '/subscribers', queue)).status).toBe(201)
+    }
+    await call('POST', '/events/batch', [event({ k: ['a', 'b'] }), event({ k: [7, 8] })])
+    const { rows } = await db.query<{ keys: (string | null)[] }>(
+      `select array_agg(m.ordering_key_value order by s.name) as keys from ${db.schema}.messages m
+      join ${db.schema}.subscribers s on s.id = m.subscriber_id group by m.event_id order by m.event_id`,
+    )
+    expect(rows.map(({ keys }) => keys)).toEqual([
+      [null, null, null, 'b'],
+      [null, null, null, '8'],
+    ])
   })
 
   test('is what messages are ordered by, instead of a key that the event does not have', async () => {

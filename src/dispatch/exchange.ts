@@ -2,6 +2,7 @@ import type { Dispatcher } from 'undici'
 import type { Connection } from './connection.ts'
 import type { ContinueListener } from './continue-filter.ts'
 import type { Deadline } from './deadline.ts'
+import type { Ending } from './escapes.ts'
 import { SendError, toSendError } from './failure.ts'
 
 /** As much of an answer as was read. */
@@ -11,6 +12,8 @@ export interface Answer {
   /** Its first 16 KB. */
   readonly body: Buffer
   readonly bytes: number
+  /** `'cut'`: the body had more than is kept, or broke off. */
+  readonly ending: Ending
 }
 
 const headerCharsMax = 16_384
@@ -33,6 +36,7 @@ export class Exchange implements Dispatcher.DispatchHandler, ContinueListener {
   #head: { status: number; headers: Record<string, string> } | null = null
   #bytes = 0
   #informational = 0
+  #isOver = false
   #startedAt = 0
   #heardAt: number | null = null
   #drain: NodeJS.Timeout | undefined
@@ -84,6 +88,7 @@ export class Exchange implements Dispatcher.DispatchHandler, ContinueListener {
   onResponseEnd(): void {
     if (this.#settle === null) return
     this.#connection.endsAnswer()
+    this.#isOver = true
     this.#end(null)
   }
 
@@ -144,7 +149,8 @@ export class Exchange implements Dispatcher.DispatchHandler, ContinueListener {
     if (this.#head !== null) {
       const { status, headers } = this.#head
       const body = this.#chunks.length === 0 ? nothing : Buffer.concat(this.#chunks)
-      settle.answer({ status, headers, body, bytes: Math.min(this.#bytes, bodyBytesMax) })
+      const ending = this.#isOver && this.#bytes === body.length ? 'whole' : 'cut'
+      settle.answer({ status, headers, body, bytes: Math.min(this.#bytes, bodyBytesMax), ending })
     } else {
       settle.fail(failure ?? new SendError('protocol', 'The answer ended before its head'))
     }

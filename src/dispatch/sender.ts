@@ -43,11 +43,7 @@ export interface Timings {
 export interface Sent {
   readonly result: Result
   /** Its first 16 KB, and how many bytes were read, at most 64 KB. */
-  readonly response: null | {
-    readonly headers: Record<string, string>
-    readonly body: Buffer
-    readonly bytes: number
-  }
+  readonly response: null | Pick<Answer, 'headers' | 'body' | 'bytes' | 'ending'>
   readonly timings: Timings
 }
 
@@ -193,13 +189,14 @@ function isFraming(name: string): boolean {
   return isOne
 }
 
-function toSent({ status, headers, body, bytes }: Answer, timings: Timings): Sent {
+function toSent({ status, headers, body, bytes, ending }: Answer, timings: Timings): Sent {
   const asked = headers['retry-after']
   const retryAfterMs =
     asked === undefined
       ? null
       : readRetryAfter(asked, headers.date ?? null, performance.timeOrigin + performance.now())
-  return { result: { kind: 'answered', status, retryAfterMs }, response: { headers, body, bytes }, timings }
+  const response = { headers, body, bytes, ending }
+  return { result: { kind: 'answered', status, retryAfterMs }, response, timings }
 }
 
 function toBusy(error: unknown): never {

@@ -4,7 +4,7 @@ import type { ExchangeRecord } from '../domain/exchange.ts'
 import { hideSecrets } from '../domain/hidden-headers.ts'
 import { toReason, toStorable } from '../domain/text.ts'
 import type { Cancellation } from './deadline.ts'
-import { hideTexts, secretTexts } from './echo.ts'
+import { hideInNames, hideTexts, secretTexts } from './echo.ts'
 import { type Decision, decide } from './outcome.ts'
 import type { Sender, Sent } from './sender.ts'
 import { buildRequest, type RequestParts, type WebhookRequest } from './webhook-request.ts'
@@ -66,13 +66,13 @@ function recordOf(
 
 /** A receiver may repeat what it was sent: that is as hidden in its answer as in our request. */
 function responseOf(
-  { headers, body, bytes }: NonNullable<Sent['response']>,
+  { headers, body, bytes, ending }: NonNullable<Sent['response']>,
   secrets: readonly string[],
 ): ExchangeRecord['response'] {
-  const shown = hideSecrets(headers)
+  const shown = hideInNames(hideSecrets(headers), secrets)
   for (const name in shown) shown[name] = hideTexts(shown[name] as string, secrets)
   const text = bytes === 0 ? '' : toStorable(body.toString('utf8'), body.length)
-  return { headers: shown, body: hideTexts(text, secrets), bytes }
+  return { headers: shown, body: hideTexts(text, secrets, ending), bytes }
 }
 
 function stepsOf({ dnsMs, connectMs, tlsMs, firstByteMs, totalMs }: Sent['timings']): Record<string, number> {

@@ -20,6 +20,8 @@ const roots = [
 ]
 /** Which numbers a filter can ask for. */
 export const exactNumbers = 'integers up to 2^53 - 1, and fractions of up to 15 digits'
+/** What may stand at a pointer. */
+export const conditionForm = 'a value, a list of values, or exists, prefix, gt, gte, lt, lte'
 /** What a pointer looks like. */
 export const pointerForm = new RegExp(`^/(${roots.join('|')})(/([^~/]|~[01])*)*$`, 'u')
 
@@ -98,11 +100,7 @@ function isObject(value: unknown): value is Record<string, unknown> {
 }
 
 function badCondition(pointer: string, wanted: unknown): PosthornError {
-  return badFilter(
-    `filter ${pointer}`,
-    'a value, a list of values, or exists, prefix, gt, gte, lt, lte',
-    wanted,
-  )
+  return badFilter(`filter ${pointer}`, conditionForm, wanted)
 }
 
 function badFilter(field: string, expected: string, value: unknown): PosthornError {

@@ -12,7 +12,7 @@ export interface QueueConfig {
   readonly batchSize: number | null
   /** How long it waits until it takes more, in ms. */
   readonly processingInterval: number | null
-  /** Memory queues: how many may be in memory only. */
+  /** Memory queues: how many may be in memory only. It has no effect on a queue in the database, where every event is stored. */
   readonly persistenceThreshold: number | null
 }
 

@@ -40,6 +40,10 @@ interface Line {
 /** A reset later than this says nothing of the answer: a proxy resets connections that have been idle for long. */
 const confirmedMs = 10_000
 
+/** How often, and how long each time apart, a client that has ended its side is asked whether it is still there. */
+const probesMax = 10
+const probeEveryMs = 100
+
 const lines = new WeakMap<Socket, Line>()
 
 function lineOf(socket: Socket): Line {
@@ -47,7 +51,11 @@ function lineOf(socket: Socket): Line {
   if (known !== undefined) return known
   const line: Line = { unanswered: new Set(), unconfirmed: new Map() }
   lines.set(socket, line)
-  socket.prependListener('end', () => probe(socket, line))
+  socket.destroySoon = () => endAndListen(socket)
+  socket.prependListener('end', () => {
+    probe(socket, line)
+    if (line.unconfirmed.size > 0 && socket.writable) endLater(socket, line)
+  })
   // An answer that waits behind another one is not told when its connection closes: many requests may come at once.
   socket.once('close', (hadError) => {
     for (const left of line.unanswered) left.abort()
@@ -56,6 +64,34 @@ function lineOf(socket: Socket): Line {
     line.unconfirmed.clear()
   })
   return line
+}
+
+/**
+ * Node destroys a connection that is not kept as soon as the kernel has its last answer, and the kernel then tells nobody
+ * that the client has refused it. So only our side is ended, and the client may still close its own, or reset.
+ */
+function endAndListen(socket: Socket): void {
+  socket.end()
+  const cut = setTimeout(() => socket.destroy(), confirmedMs)
+  socket.once('close', () => clearTimeout(cut))
+}
+
+/**
+ * The client has ended its side, and may go without having read its answer. Node would end our side as well, and then nobody
+ * hears of it: so the client is asked for a moment whether it is still there.
+ */
+function endLater(socket: Socket, line: Line): void {
+  const { end } = socket
+  socket.end = () => socket
+  let probesLeft = probesMax
+  const asking = setInterval(() => {
+    probe(socket, line)
+    if (probesLeft-- > 0) return
+    clearInterval(asking)
+    socket.end = end
+    socket.end()
+  }, probeEveryMs)
+  socket.once('close', () => clearInterval(asking))
 }
 
 /**

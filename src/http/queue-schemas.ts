@@ -22,7 +22,7 @@ const config = {
   processingInterval: between(0, 86_400_000).nullable().describe('Milliseconds until it takes more.'),
   persistenceThreshold: between(1, 1_000_000)
     .nullable()
-    .describe('Memory queues: how many may be in memory only.'),
+    .describe('Memory queues: how many may be in memory only. It has no effect on a queue in the database.'),
 }
 
 export const configChange = z.strictObject({

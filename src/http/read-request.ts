@@ -2,12 +2,12 @@ import type { FastifyRequest } from 'fastify'
 import type { z } from 'zod'
 import { exactNumbers } from '../domain/filter.ts'
 import { decodeUtf8 } from '../domain/json-members.ts'
-import { leftOut } from '../domain/known-names.ts'
 import { parseTags } from '../domain/tags.ts'
-import { isStorable, toDetail } from '../domain/text.ts'
+import { isStorable } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
 import { findInexactNumber } from './inexact-numbers.ts'
 import type { Call, Route } from './route.ts'
+import { badField, fieldName, toFieldError, valueAt } from './schema-issue.ts'
 
 type Fields = Record<string, unknown>
 type Parts = Pick<Call<Fields, Fields, unknown>, 'params' | 'query' | 'prefixed' | 'body' | 'bytes'>
@@ -92,7 +92,7 @@ function readJson(
 
 /** JSON.parse rounds in silence, and a filter would match other events than those it was written for. */
 function checkFilter(text: string, body: unknown): void {
-  if (at(body, ['filter']) === undefined) return
+  if (valueAt(body, ['filter']) === undefined) return
   const inexact = findInexactNumber(text, 'filter')
   if (inexact !== undefined) {
     throw badField(fieldName(inexact.path), `a number that is exact: ${exactNumbers}`, inexact.text)
@@ -116,74 +116,5 @@ function check(schema: z.ZodType | undefined, value: unknown): unknown {
   }
   const { success, data, error } = schema.safeParse(value)
   if (success) return data
-  const [issue] = error.issues
-  const path = [...(issue?.path ?? [])]
-  if (issue?.code === 'unrecognized_keys') {
-    const [name = ''] = issue.keys
-    const expected = leftOut(name, namesAt(schema, path), 'there is no such field')
-    throw badField(fieldName([...path, name]), expected, at(value, [...path, name]))
-  }
-  throw badField(fieldName(path), expectation(issue), at(value, path))
-}
-
-/** The names of the object that the schema has there; of what takes several forms, none are told. */
-function namesAt(schema: z.ZodType, path: readonly PropertyKey[]): readonly string[] {
-  let found: unknown = schema
-  for (const part of path) {
-    const { shape, element } = unwrap(found)
-    found = typeof part === 'number' ? element : shape?.[String(part)]
-  }
-  return Object.keys(unwrap(found).shape ?? {})
-}
-
-interface SchemaParts {
-  readonly shape?: Readonly<Record<string, unknown>>
-  readonly element?: unknown
-}
-
-function unwrap(schema: unknown): SchemaParts {
-  let inner = schema as (SchemaParts & { unwrap?: () => unknown }) | undefined
-  while (inner?.shape === undefined && inner?.element === undefined && inner?.unwrap !== undefined)
-    inner = inner.unwrap() as typeof inner
-  return inner ?? {}
-}
-
-function fieldName(path: readonly PropertyKey[]): string {
-  if (path.length === 0) return 'the body'
-  return path
-    .map((part) => (typeof part === 'number' ? `[${part}]` : `.${String(part)}`))
-    .join('')
-    .replace(/^\./, '')
-}
-
-/** Zod says "Invalid input: expected string, received undefined"; the value is told apart. */
-function expectation(issue: z.core.$ZodIssue | undefined): string {
-  const message = issue?.message ?? 'something else'
-  return message
-    .replace(/^Invalid input: expected /, '')
-    .replace(/, received .*$/, '')
-    .replace(/^Invalid option: expected /, '')
-    .replace(/^Invalid input$/, 'of another form')
-    .replace(/^Invalid UUID$/, 'a UUID')
-    .replace(/^Invalid ISO datetime$/, 'an ISO 8601 time with an offset')
-    .replace(/^Too (small|big): expected \w+ to (be|have) /, '')
-    .replace(/^Invalid string: must match pattern /, 'text like ')
-}
-
-function at(value: unknown, path: readonly PropertyKey[]): unknown {
-  let found = value
-  for (const part of path) {
-    if (typeof found !== 'object' || found === null || !Object.hasOwn(found, part)) return undefined
-    found = (found as Record<PropertyKey, unknown>)[part]
-  }
-  return found
-}
-
-/** Receivers let a subscriber in by the values of its headers. */
-const secretField = /^(secret$|headers($|[.[]))/
-
-function badField(field: string, expected: string, value: unknown): PosthornError {
-  // A secret with one letter too many is a secret all the same, and answers are kept by many.
-  const told = secretField.test(field) ? 'something else' : toDetail(value)
-  return new PosthornError('BAD_FIELD', { field: field.slice(0, 200), expected, value: told })
+  throw toFieldError(schema, value, error)
 }

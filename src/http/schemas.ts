@@ -80,16 +80,17 @@ export const typeFilter = z.string().max(patternCharsMax).regex(patternForm)
 export const workerId = text(255).describe('Who works: `{hostname}:{process id}`, or any name of its own.')
 /** What is said of them in patterns is checked when they are taken apart, in domain/tags.ts. */
 const tagsList = z.array(text(100).meta({ pattern: '^\\s*[^,\\s][^,]*$' })).max(32)
-export const tagsIn = z.union([
-  text(tagsTextCharsMax, 0).meta({ pattern: '^[^,]{0,100}(,[^,]{0,100}){0,31}$' }),
-  tagsList,
-])
+const tagsForm = { error: 'text or a list of texts' }
+export const tagsIn = z.union(
+  [text(tagsTextCharsMax, 0).meta({ pattern: '^[^,]{0,100}(,[^,]{0,100}){0,31}$' }), tagsList],
+  tagsForm,
+)
 /** To choose by: there is at least one. */
 export const tagsAsked = text(tagsTextCharsMax, 0).meta({
   pattern: '^[^,\\s][^,]{0,99}(,[^,]{0,100}){0,31}$',
   description: 'Any of these, separated by commas: up to 32, each of up to 100 characters.',
 })
-export const tagsFilter = z.union([tagsAsked, tagsList.min(1)])
+export const tagsFilter = z.union([tagsAsked, tagsList.min(1)], tagsForm)
 export const json = z.unknown().describe('Any JSON up to 1 MB, nested up to 64 deep, kept byte for byte.')
 export const sourceFields = {
   type: text(255).nullable().optional(),

@@ -13,6 +13,7 @@ import {
 import { Expectations } from './expectations.ts'
 import { Gate, type KeyCheck } from './gate.ts'
 import { confirmAnswers, hangUpOf } from './hang-up.ts'
+import { methodsOf, missingRoute, reserveNamedPaths } from './methods.ts'
 import { problemType, retryAfterSeconds, toProblem } from './problem.ts'
 import { bytesMaxOf, readBytes } from './read-bytes.ts'
 import { readRequest } from './read-request.ts'
@@ -86,6 +87,8 @@ export function createServer(options: ServerOptions): Server {
     clientErrorHandler: (error, socket) => refuseBrokenRequest(error, socket, refuse),
     frameworkErrors: (error, request, reply) => sendProblem(error, request, reply as FastifyReply, log),
   })
+  const missing = (request: FastifyRequest) =>
+    missingRoute(routes, { method: request.method, path: pathOf(request) })
   answerOddRequests(app.server, refuse)
   const expectations = new Expectations(app.server)
   // Bodies are read as bytes and nothing else: each route says what it makes of them.
@@ -104,6 +107,8 @@ export function createServer(options: ServerOptions): Server {
     confirmAnswers(request.raw.socket)
     if (!requests.begin(request.raw, reply.raw)) return reply.hijack()
     checkHost(request.raw)
+    // Fastify would miss the type of its content before it misses the route.
+    if (request.is404 && request.method === 'QUERY') throw missing(request)
     return undefined
   })
   app.addHook('onSend', (request, reply, _body, done) => {
@@ -115,8 +120,9 @@ export function createServer(options: ServerOptions): Server {
   })
   app.addHook('onResponse', async (request, reply) => tellFinished(request, reply, options))
   app.setErrorHandler((error, request, reply) => sendProblem(error, request, reply, log))
-  app.setNotFoundHandler((request, reply) => sendProblem(missing(routes, request), request, reply, log))
+  app.setNotFoundHandler((request, reply) => sendProblem(missing(request), request, reply, log))
   for (const route of routes) addRoute(app, route, { methods: methodsOf(route, routes), gate, log, limits })
+  reserveNamedPaths(app, routes)
   return {
     app,
     listen: ({ host, port }) => app.listen({ host, port }),
@@ -154,12 +160,6 @@ async function untilClosed(closed: Promise<void>, ms: number): Promise<void> {
   const over = new AbortController()
   const waited = delay(ms, undefined, { signal: over.signal }).catch(() => undefined)
   await Promise.race([closed, waited]).finally(() => over.abort())
-}
-
-/** What can be read can be asked after by HEAD, unless a route of its own says what that means. */
-function methodsOf({ method, path }: Route, routes: readonly Route[]): Route['method'][] {
-  const hasOwnHead = routes.some((other) => other.path === path && other.method === 'HEAD')
-  return method === 'GET' && !hasOwnHead ? ['GET', 'HEAD'] : [method]
 }
 
 interface RouteParts {
@@ -269,29 +269,6 @@ function withoutRows(error: unknown): unknown {
   if (!(error instanceof Error) || !('detail' in error || 'where' in error)) return error
   const { name: type, message, stack } = error
   return { type, message, stack, code: (error as { code?: unknown }).code }
-}
-
-function missing(routes: readonly Route[], request: FastifyRequest): PosthornError {
-  const path = pathOf(request)
-  const { method } = request
-  const allowed = routes
-    .filter((route) => matches(route.path, path))
-    .flatMap((route) => methodsOf(route, routes))
-  if (allowed.length === 0) return new PosthornError('NO_ROUTE', { method, path: path.slice(0, 200) })
-  return new PosthornError('METHOD_NOT_ALLOWED', {
-    path: path.slice(0, 200),
-    method,
-    allowed: [...new Set(allowed)].join(', '),
-  })
-}
-
-function matches(pattern: string, path: string): boolean {
-  const parts = path.replace(/\/$/, '').split('/')
-  const expected = pattern.split('/')
-  return (
-    expected.length === parts.length &&
-    expected.every((part, place) => part.startsWith('{') || part === parts[place])
-  )
 }
 
 /** Queries may hold what people search for, so logs have paths only. */

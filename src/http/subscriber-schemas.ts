@@ -1,28 +1,34 @@
 import { z } from 'zod'
 import { formats } from '../domain/endpoint.ts'
-import { pointerCharsMax, pointerForm } from '../domain/filter.ts'
+import { conditionForm, pointerCharsMax, pointerForm } from '../domain/filter.ts'
 import { rateMax, rateMin, webhookTimeoutMsRange } from '../domain/subscription.ts'
 import { named, pageFields, tagsIn, time, typeFilter } from './schemas.ts'
 
-const scalar = z.union([z.string(), z.number(), z.boolean(), z.null()])
+const scalar = z.union([z.string(), z.number(), z.boolean(), z.null()], {
+  error: 'a text, number, boolean or null',
+})
 const bound = z.number().optional()
-const condition = z.union([
-  scalar,
-  z.array(scalar).min(1).max(100),
-  z.strictObject({ exists: z.boolean() }),
-  z.strictObject({ prefix: z.string().min(1) }),
-  z
-    .strictObject({ gt: bound, gte: bound, lt: bound, lte: bound })
-    .refine((given) => Object.keys(given).length > 0)
-    .meta({ minProperties: 1 }),
-])
+const condition = z.union(
+  [
+    scalar,
+    z.array(scalar).min(1).max(100),
+    z
+      .strictObject({
+        ...{ exists: z.boolean().optional(), prefix: z.string().min(1).optional() },
+        ...{ gt: bound, gte: bound, lt: bound, lte: bound },
+      })
+      .refine((given) => Object.keys(given).length > 0, { error: conditionForm })
+      .meta({ minProperties: 1 }),
+  ],
+  { error: conditionForm },
+)
 const pointer = z.string().max(pointerCharsMax).regex(pointerForm)
 const [timeoutMsMin, timeoutMsMax] = webhookTimeoutMsRange
 
 function headersOf<Value extends z.ZodType>(value: Value) {
   return z
     .record(z.string().min(1).max(100), value)
-    .refine((given) => Object.keys(given).length <= 50)
+    .refine((given) => Object.keys(given).length <= 50, { error: 'at most 50' })
     .meta({ maxProperties: 50 })
 }
 
@@ -50,7 +56,7 @@ const webhookFields = {
     .describe('For everything: name, connection, answer.'),
   outcomes: z
     .record(z.string().regex(/^([1-5]xx|[1-5][0-9][0-9])$/), z.enum(['deliver', 'retry', 'bury']))
-    .refine((given) => Object.keys(given).length <= 100)
+    .refine((given) => Object.keys(given).length <= 100, { error: 'at most 100' })
     .meta({ maxProperties: 100 })
     .describe(
       'What statuses mean where they mean something else than usual: `{"404": "retry", "5xx": "bury"}`.',
@@ -63,7 +69,9 @@ const subscriberFields = {
   tags: tagsIn.nullable(),
   filter: z
     .record(pointer, condition)
-    .refine((given) => Object.keys(given).length > 0 && Object.keys(given).length <= 20)
+    .refine((given) => Object.keys(given).length > 0 && Object.keys(given).length <= 20, {
+      error: '1 to 20 conditions',
+    })
     .meta({ minProperties: 1, maxProperties: 20 })
     .nullable()
     .describe('By JSON pointer into the event: a value, a list of which one must fit, or a condition.'),

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { useServers } from '../support/http.ts'
 import { Pulling } from './pulling.ts'
 
@@ -49,6 +49,61 @@ test('a token is for the events that were leased with it', async () => {
     const refused = await pulling.say(verb, second, { lease_token: lease.lease_token })
     expect(refused, verb).toMatchObject({ status: 409, json: { state: 'waiting in work' } })
   }
+})
+
+/** Each part altered by itself, as a token that a lease may well have given. */
+function alter(token: string): string[] {
+  const [, kind, run, random = '', subscription] = /^([kr])(\w+)-(\w+)-(\w+)$/.exec(token) ?? []
+  const other = random.slice(0, -1) + (random.endsWith('1') ? '2' : '1')
+  return [
+    `${kind}${run}-${random}-${subscription === '1' ? '2' : '1'}`,
+    `${kind}${run}-${random}-0${subscription}`,
+    `${kind}${run}-${other}-${subscription}`,
+    `${kind}${run}1-${random}-${subscription}`,
+    `${kind}0${run}-${random}-${subscription}`,
+    `${kind === 'k' ? 'r' : 'k'}${run}-${random}-${subscription}`,
+  ]
+}
+
+describe.each([{}, { ordering_key: 'a' }])('an altered token of an event with %j', (fields) => {
+  test('is refused, and the completion that came with it is not recorded', async () => {
+    const pulling = await open()
+    const id = await pulling.publish(fields)
+    const { lease_token: token } = await pulling.lease()
+    const before = await pulling.event(id)
+    for (const lease_token of alter(token)) {
+      for (const verb of verbs) {
+        const refused = await pulling.say(verb, id, { lease_token })
+        const what = `${verb} by ${lease_token} instead of ${token}: ${refused.text}`
+        expect(refused, what).toMatchObject({ status: 409, json: { code: 'lease_lost' } })
+      }
+      const [settled] = await pulling.settle([{ event_id: id, lease_token, outcome: 'complete' }])
+      expect(settled, lease_token).toMatchObject({ status: 409, code: 'lease_lost' })
+      expect(await pulling.event(id)).toEqual(before)
+    }
+    expect(await pulling.say('complete', id, { lease_token: token })).toMatchObject({ status: 200 })
+    for (const lease_token of alter(token)) {
+      const repeated = await pulling.say('complete', id, { lease_token })
+      expect(repeated, lease_token).toMatchObject({ status: 409, json: { code: 'lease_lost' } })
+    }
+    expect(await pulling.say('complete', id, { lease_token: token })).toMatchObject({ status: 200 })
+  })
+
+  test('settles nothing that was taken back from its worker, while the right one does', async () => {
+    const pulling = await open()
+    const [id = 0] = await pulling.publishMany(3, fields)
+    const { lease_token: token } = await pulling.lease()
+    await pulling.server.clock.advance(61_000)
+    const before = await pulling.event(id)
+    for (const lease_token of alter(token)) {
+      for (const verb of ['complete', 'fail', 'release']) {
+        const refused = await pulling.say(verb, id, { lease_token })
+        expect(refused, `${verb} by ${lease_token} instead of ${token}`).toMatchObject({ status: 409 })
+      }
+    }
+    expect(await pulling.event(id)).toEqual(before)
+    expect(await pulling.say('complete', id, { lease_token: token })).toMatchObject({ status: 200 })
+  })
 })
 
 const wrongClaims = [

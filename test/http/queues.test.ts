@@ -47,6 +47,25 @@ test('a queue has the document of seed 002', async () => {
   })
 })
 
+test('a queue in the database takes persistenceThreshold, which is said to do nothing there', async () => {
+  const api = await servers.open()
+  const config = {
+    maxQueueDepth: 10_000,
+    batchSize: 100,
+    processingInterval: 1_000,
+    persistenceThreshold: 500,
+  }
+  const changed = await api.call('PATCH', '/queues/work/config', { ...config, highWatermark: 8_000 })
+  expect(changed).toMatchObject({ status: 200 })
+  const { json } = await api.call('GET', '/queues/work')
+  expect(json).toMatchObject({ storage: 'database', config: { ...config, highWatermark: 8_000 } })
+  // What was read can be written back.
+  expect(await api.call('PATCH', '/queues/work/config', json.config)).toMatchObject({ status: 200 })
+  const { paths } = (await api.call('GET', '/openapi.json')).json
+  const { schema } = paths['/queues/{id}/config'].patch.requestBody.content['application/json']
+  expect(schema.properties.persistenceThreshold.description).toMatch(/no effect on a queue in the database/)
+})
+
 test('its figures are those of what was done, and its checkpoint the event that was processed last', async () => {
   const api = await servers.open()
   const ids: number[] = []

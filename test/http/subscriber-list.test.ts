@@ -122,6 +122,8 @@ test('the client reads all of a list, however long', async () => {
     `insert into ${db.schema}.workers (name, seen_at) select 'w' || n, now() from generate_series(1, 11500) as n`,
   )
   const names = (await new PosthornClient({ url: server.url }).workers()).map(({ workerId }) => workerId)
-  expect(new Set(names).size).toBe(names.length)
-  expect(names).toEqual(expect.arrayContaining(Array.from({ length: 11_500 }, (_, n) => `w${n + 1}`)))
+  const found = new Set(names)
+  expect(found.size).toBe(names.length)
+  const written = Array.from({ length: 11_500 }, (_, n) => `w${n + 1}`)
+  expect(written.filter((name) => !found.has(name))).toEqual([])
 })

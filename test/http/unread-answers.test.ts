@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { type TestServer, useServers } from '../support/http.ts'
 import { createSignal, eventually } from '../support/signal.ts'
 import { Caller } from './caller.ts'
@@ -10,12 +10,18 @@ import { Caller } from './caller.ts'
 const servers = useServers('unread')
 const subscribe = '/events/subscribe?tags=a&worker_id=w&lease=600'
 
-/** Leases by hand. Gives the client, and the server's side of its connection, once the answer is sent. */
-async function lease({ server, url }: TestServer, isListening: boolean) {
+interface Manner {
+  readonly isListening: boolean
+  /** Whether the connection is to be kept after the answer. */
+  readonly connection?: 'keep-alive' | 'close'
+}
+
+/** Leases by hand. Gives the client, and the server's side of its connection, once the kernel has the answer. */
+async function lease({ server, url }: TestServer, { isListening, connection = 'keep-alive' }: Manner) {
   const caller = await Caller.to(url)
   caller.listens(isListening)
   const asked = once(server.app.server, 'request') as Promise<[IncomingMessage, ServerResponse]>
-  caller.get(subscribe)
+  caller.send(`GET ${subscribe} HTTP/1.1\r\nHost: ${new URL(url).host}\r\nConnection: ${connection}\r\n\r\n`)
   const [{ socket }, response] = await asked
   if (!response.closed) await once(response, 'close')
   const closed = createSignal()
@@ -23,29 +29,63 @@ async function lease({ server, url }: TestServer, isListening: boolean) {
   return { caller, closed: closed.given }
 }
 
-test('clients that read nothing of their answer and close a while later do not bury the event', async () => {
-  const server = await servers.open()
-  const payload = 'x'.repeat(300_000)
-  const { id } = await server.hub.publish({ title: 'x', tags: ['a'], maxRetries: 3, payload })
-  for (let client = 0; client < 4; client++) {
-    const { caller } = await lease(server, false)
-    // The server has done other things since it has sent the answer.
-    expect((await server.call('GET', `/events/${id}`)).json).toMatchObject({ status: 'PROCESSING' })
-    caller.hangUp()
-    await eventually('the event waits again', async () => {
-      const { json } = await server.call('GET', `/events/${id}`)
-      return json.status === 'PENDING' && json.retry_count === 0
-    })
-  }
-})
+test.each([
+  ['keep-alive', 300_000],
+  ['close', 300_000],
+  ['close', 900_000],
+] as const)(
+  'clients (%s) that read nothing of %i bytes and close a while later do not bury the event',
+  async (connection, length) => {
+    const server = await servers.open()
+    const payload = 'x'.repeat(length)
+    const { id } = await server.hub.publish({ title: 'x', tags: ['a'], maxRetries: 3, payload })
+    for (let client = 0; client < 4; client++) {
+      const { caller } = await lease(server, { isListening: false, connection })
+      // The server has done other things since it has sent the answer.
+      expect((await server.call('GET', `/events/${id}`)).json).toMatchObject({ status: 'PROCESSING' })
+      caller.hangUp()
+      await eventually('the event waits again', async () => {
+        const { json } = await server.call('GET', `/events/${id}`)
+        return json.status === 'PENDING' && json.retry_count === 0
+      })
+    }
+  },
+)
 
 test('a client that has sent another request since keeps its lease when its connection is reset', async () => {
   const server = await servers.open()
   const { id } = await server.hub.publish({ title: 'x', tags: ['a'], payload: 1 })
-  const { caller, closed } = await lease(server, true)
+  const { caller, closed } = await lease(server, { isListening: true })
   caller.get('/livez')
   await eventually('both are answered', () => caller.statuses.length === 2)
   caller.reset()
+  await closed
+  expect(await server.call('POST', `/events/${id}/complete`, { worker_id: 'w' })).toMatchObject({
+    status: 200,
+  })
+})
+
+test('a client that asks for its connection to be closed and reads all of it keeps its lease', async () => {
+  const server = await servers.open()
+  const { id } = await server.hub.publish({ title: 'x', tags: ['a'], payload: 'x'.repeat(900_000) })
+  const { caller, closed } = await lease(server, { isListening: true, connection: 'close' })
+  // The client closes only when the server has.
+  await eventually('the connection is closed', () => caller.isClosed)
+  await closed
+  expect(caller.received.length).toBeGreaterThan(900_000)
+  expect(await server.call('POST', `/events/${id}/complete`, { worker_id: 'w' })).toMatchObject({
+    status: 200,
+  })
+})
+
+test('a client that neither reads its answer nor closes is let go, and keeps its lease', async () => {
+  const server = await servers.open()
+  const { id } = await server.hub.publish({ title: 'x', tags: ['a'], payload: 1 })
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const { closed } = await lease(server, { isListening: false, connection: 'close' })
+  vi.advanceTimersByTime(10_000)
+  vi.useRealTimers()
   await closed
   expect(await server.call('POST', `/events/${id}/complete`, { worker_id: 'w' })).toMatchObject({
     status: 200,

@@ -87,6 +87,53 @@ test('a receiver that repeats the request shows nobody the hidden values, and it
   for (const { text } of [tested, delivery]) expect(text).not.toContain('knock')
 })
 
+test('a hidden value that the cut of a long answer goes through shows none of its beginning', async () => {
+  const server = await openDispatching(servers)
+  const value = 'opensesame/and&more'
+  for (const echo of [value, encodeURIComponent(value), value.replace('&', '&amp;')]) {
+    for (const kept of [4, 10, 12, echo.length - 1]) {
+      const inbox = await openInbox((_, response) => {
+        response.writeHead(400).end(`${'-'.repeat(16_384 - kept)}${echo} and so on`)
+        return undefined
+      })
+      const { id } = await subscribe(server, inbox.url, { headers: { 'x-auth': value } })
+      const { json } = await server.call('POST', `/subscribers/${id}/test`)
+      expect(json.response.body.replace(/^-+/, ''), `${kept} of ${echo}`).toBe(hidden)
+    }
+  }
+})
+
+test('a hidden value that the answer repeats with escapes is hidden all the same', async () => {
+  const server = await openDispatching(servers)
+  const value = `open "sesame" <a href='/?a=1&b=2'>+`
+  const html = value.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
+  const echoes = [
+    html.replaceAll('"', '&quot;').replaceAll("'", '&#39;'),
+    html.replaceAll('"', '&#34;').replaceAll("'", '&#x27;'),
+    html.replaceAll('"', '&QUOT;').replaceAll("'", '&#X27;').replaceAll(' ', '&#0032;'),
+    encodeURIComponent(value),
+    encodeURIComponent(value).toLowerCase(),
+    new URLSearchParams({ value }).toString(),
+    encodeURIComponent(encodeURIComponent(value)),
+    JSON.stringify(value),
+    JSON.stringify(value).replaceAll('<', '\\u003c').replaceAll('/', '\\/').replaceAll('&', '\\u0026'),
+    JSON.stringify(JSON.stringify(value)),
+    JSON.stringify(html.replaceAll('"', '&quot;')),
+  ]
+  for (const echo of echoes) {
+    const inbox = await openInbox((_, response) => {
+      response.writeHead(400, { 'x-echo': `is ${echo} ok?` }).end(`is ${echo} ok?`)
+      return undefined
+    })
+    const { id } = await subscribe(server, inbox.url, { headers: { 'x-auth': value } })
+    const { json } = await server.call('POST', `/subscribers/${id}/test`)
+    for (const shown of [json.response.body, json.response.headers['x-echo']]) {
+      expect(shown, echo).toMatch(/^is .{0,10}\[hidden\].{0,3} ok\?$/)
+      expect(shown, echo).not.toContain('sesame')
+    }
+  }
+})
+
 test('a change that leaves a header out keeps it, and null takes one away', async () => {
   const server = await openDispatching(servers)
   const inbox = await openInbox()

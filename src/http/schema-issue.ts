@@ -1,0 +1,116 @@
+import type { z } from 'zod'
+import { leftOut } from '../domain/known-names.ts'
+import { toDetail } from '../domain/text.ts'
+import { PosthornError } from '../errors.ts'
+
+type Issue = z.core.$ZodIssue
+type Path = readonly PropertyKey[]
+
+/** What a schema has found in a value, as an error that names the field and says what is there. */
+export function toFieldError(schema: z.ZodType, value: unknown, error: z.ZodError): PosthornError {
+  const [first] = error.issues
+  if (first === undefined) return badField('the body', 'something else', value)
+  const issue = meantIssue(first, value)
+  const { path } = issue
+  if (issue.code === 'unrecognized_keys') {
+    const [name = ''] = issue.keys
+    const expected = leftOut(name, namesAt(schema, path), 'there is no such field')
+    return badField(fieldName([...path, name]), expected, valueAt(value, [...path, name]))
+  }
+  if (issue.code === 'invalid_key') return badName(issue)
+  return badField(fieldName(path), expectation(issue), valueAt(value, path))
+}
+
+export function badField(field: string, expected: string, value: unknown): PosthornError {
+  const told = secretField.test(field) ? unrevealing(value) : toDetail(value)
+  return new PosthornError('BAD_FIELD', { field: field.slice(0, 200), expected, value: told })
+}
+
+export function fieldName(path: Path): string {
+  if (path.length === 0) return 'the body'
+  return path
+    .map((part) => (typeof part === 'number' ? `[${part}]` : `.${String(part)}`))
+    .join('')
+    .replace(/^\./, '')
+}
+
+export function valueAt(value: unknown, path: Path): unknown {
+  let found = value
+  for (const part of path) {
+    if (!has(found, part)) return undefined
+    found = (found as Record<PropertyKey, unknown>)[part]
+  }
+  return found
+}
+
+function has(value: unknown, part: PropertyKey): boolean {
+  return typeof value === 'object' && value !== null && Object.hasOwn(value, part)
+}
+
+/** Where several forms are allowed: what keeps the value from being the form that it comes closest to. */
+function meantIssue(issue: Issue, value: unknown): Issue {
+  if (issue.code !== 'invalid_union') return issue
+  const inner = issue.errors.flat().map((one) => {
+    const path = [...issue.path, ...one.path]
+    return meantIssue({ ...one, path }, value)
+  })
+  return inner.find((one) => one.path.length > issue.path.length && isGiven(value, one.path)) ?? issue
+}
+
+function isGiven(value: unknown, path: Path): boolean {
+  return has(valueAt(value, path.slice(0, -1)), path.at(-1) as PropertyKey)
+}
+
+/** A name is told as the value that is wrong: what stands under it may be right. */
+function badName({ path, issues }: Extract<Issue, { code: 'invalid_key' }>): PosthornError {
+  const name = String(path.at(-1))
+  const field = fieldName(name === '' ? path.slice(0, -1) : path)
+  const [first] = issues
+  const expected = `named by ${first === undefined ? 'something else' : expectation(first)}`
+  return new PosthornError('BAD_FIELD', { field: field.slice(0, 200), expected, value: toDetail(name) })
+}
+
+/** The names of the object that the schema has there; of what takes several forms, none are told. */
+function namesAt(schema: z.ZodType, path: Path): readonly string[] {
+  let found: unknown = schema
+  for (const part of path) {
+    const { shape, element } = unwrap(found)
+    found = typeof part === 'number' ? element : shape?.[String(part)]
+  }
+  return Object.keys(unwrap(found).shape ?? {})
+}
+
+interface SchemaParts {
+  readonly shape?: Readonly<Record<string, unknown>>
+  readonly element?: unknown
+}
+
+function unwrap(schema: unknown): SchemaParts {
+  let inner = schema as (SchemaParts & { unwrap?: () => unknown }) | undefined
+  while (inner?.shape === undefined && inner?.element === undefined && inner?.unwrap !== undefined)
+    inner = inner.unwrap() as typeof inner
+  return inner ?? {}
+}
+
+/** Zod says "Invalid input: expected string, received undefined"; the value is told apart. */
+function expectation({ message }: Issue): string {
+  return message
+    .replace(/^Invalid input: expected /, '')
+    .replace(/, received .*$/, '')
+    .replace(/^record$/, 'object')
+    .replace(/^Invalid option: expected /, '')
+    .replace(/^Invalid input$/, 'of another form')
+    .replace(/^Invalid UUID$/, 'a UUID')
+    .replace(/^Invalid ISO datetime$/, 'an ISO 8601 time with an offset')
+    .replace(/^Too (small|big): expected \w+ to (be|have) /, '')
+    .replace(/^Invalid string: must match pattern /, 'text like ')
+}
+
+/** Receivers let a subscriber in by the values of its headers. */
+const secretField = /^(secret$|headers($|[.[]))/
+
+/** A secret with one letter too many is a secret all the same, and answers are kept by many. */
+function unrevealing(value: unknown): unknown {
+  if (value === undefined) return 'nothing'
+  return value === null || value === '' ? value : 'something else'
+}
