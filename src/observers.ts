@@ -92,6 +92,11 @@ export function observeMemory(hooks: () => Hooks): MemoryObserver {
     persisted: (ms) => hooks().metrics.memoryPersistSeconds.observe(ms / 1000),
     lost: (name, unpersisted) =>
       hooks().log.error({ subscription: name, unpersisted }, 'Another process has taken a memory queue'),
+    dropped: (name, unpersisted) =>
+      hooks().log.error(
+        { subscription: name, unpersisted },
+        'A memory queue was stopped without the database: what it had not persisted is lost',
+      ),
     recovered: (name, events) =>
       hooks().log.info({ subscription: name, events }, 'What a memory queue had left was recovered'),
     buried: (burial) => guard((one: Burial) => tellBurial(hooks(), one), hooks().log)(burial),

@@ -8,7 +8,10 @@ import { integer } from './domain/subscription.ts'
 import type { Logger } from './observe/log.ts'
 
 export interface StopOptions {
-  /** How long handlers may take to end before they are aborted and handed back. Default 30,000. */
+  /**
+   * How long handlers may take to end before they are aborted and handed back. Default 30,000. What is held up by a
+   * transaction that the application has not ended is cut about 2 s after that.
+   */
   readonly graceMs?: number
 }
 

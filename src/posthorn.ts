@@ -41,7 +41,7 @@ import { Push } from './push/push.ts'
 import { Refresher } from './refresher.ts'
 import { Retention } from './retention/retention.ts'
 import { Roster } from './roster.ts'
-import { stopEach } from './stop-each.ts'
+import { atMost, stopEach } from './stop-each.ts'
 import { untilBeat } from './upkeep/beat.ts'
 import { holdWatchLoop } from './upkeep/hold-watch.ts'
 import { Lookout } from './upkeep/lookout.ts'
@@ -51,6 +51,11 @@ import { UnknownLeases } from './upkeep/unknown-leases.ts'
 import { Upkeep } from './upkeep/upkeep.ts'
 
 export type { HandlerOptions, PosthornParts, StopOptions }
+
+/** How long after its grace a stop waits for statements that are held up. */
+const partingMs = 2_000
+const publishesLeft =
+  'The hub stopped while publishes were under way: a transaction that is still open may hold their idempotency keys'
 
 /** A hub with its services: handlers, wake-ups and upkeep. Nothing runs before `start()`. */
 export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
@@ -99,7 +104,8 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       goOn: (run) => this.#runner.goOn(run),
       drop: (run) => this.#runner.drop(run),
       take: (runs, askedAt) => this.#runner.take(runs, askedAt),
-      retire: (no) => roster.giveUp(no),
+      handBack: (no) => this.#runner.handBack(no),
+      retire: (no) => roster.loseTo(no),
     })
     const publisher = new Publisher({
       ...{ db, catalogue, requireRoute: config.requireRoute, processId, channel, trouble, memory },
@@ -204,7 +210,7 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
     })
     this.#upkeep = new Upkeep({
       ...{ db, admitter, lookout, overdueAfterMs, isAnyLimited: () => roster.isAnyLimited },
-      prune: () => retention.step(),
+      ...{ prune: () => retention.step(), moveLeft: () => memory.moveLeft() },
       observe: observers.observeUpkeep({ ...hooks, wake: () => this.wake() }),
     })
     const holdWatch = holdWatchLoop({
@@ -300,6 +306,8 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
   }
 
   async #stop(graceMs: number): Promise<void> {
+    const graceEndsAt = performance.now() + graceMs
+    const leftMs = () => Math.max(graceEndsAt + partingMs - performance.now(), partingMs / 4)
     await this.#starting?.catch(() => undefined)
     const parts = [
       () => this.pull.stop(),
@@ -307,16 +315,16 @@ export class Posthorn<C extends Catalogue = Catalogue> extends Hub<C> {
       () => this.stopPolling(),
       () => this.#unknownLeases.stop(),
       () => this.#recent.stop(),
-      () => this.#refresher.settled(),
+      () => this.#refresher.stop(),
       () => this.#push.stop(),
       () => Promise.all([this.#upkeep, ...this.#loops].map((loop) => loop.stop())),
       () => this.#notices.stop(),
       () => (this.#starting === undefined ? undefined : this.#roster.recordCheckpoints()),
-      () => this.#publisher.settled(),
-      () => this.memory.stop(),
+      () => atMost(leftMs(), this.#publisher.settled(), () => this.log.warn({}, publishesLeft)),
+      () => this.memory.stop(graceEndsAt),
       () => this.#upkeep.settled(),
       () => this.#alerts.settled(),
-      () => this.#db.close(),
+      () => this.#db.close({ withinMs: leftMs() }),
       () => this.#embedded?.stop(),
     ]
     await stopEach(parts, this.log)

@@ -7,6 +7,7 @@ export interface RefresherOptions {
 export class Refresher {
   readonly #options: RefresherOptions
   #isOutdated = false
+  #isStopped = false
   #reading: Promise<void> | undefined
 
   constructor(options: RefresherOptions) {
@@ -14,14 +15,17 @@ export class Refresher {
   }
 
   soon(): void {
+    if (this.#isStopped) return
     this.#isOutdated = true
     this.#reading ??= this.#readUntilCurrent().finally(() => {
       this.#reading = undefined
     })
   }
 
-  /** Resolves when nothing is being read any more. */
-  async settled(): Promise<void> {
+  /** Resolves when nothing is being read any more, and nothing will be. */
+  async stop(): Promise<void> {
+    this.#isStopped = true
+    this.#isOutdated = false
     await this.#reading
   }
 

@@ -17,6 +17,8 @@ import type { Push } from './push/push.ts'
 
 /** Neither a start nor a stop takes long, however many queues there are: upkeep records the others. */
 const recordedMax = 500
+/** A process that had a queue in its memory may start again: it has that long before another one takes its queue. */
+const vacantMsMin = 30_000
 
 export interface RosterParts {
   readonly db: Database
@@ -33,6 +35,9 @@ export class Roster {
   readonly #served = new Map<number, Subscription>()
   /** Those of them that have ended, or that another process has now. Nothing of theirs begins here, but what is under way is known. */
   readonly #givenUp = new Set<number>()
+  /** Those of these that another process has taken: they may come back. */
+  readonly #taken = new Set<number>()
+  readonly #registrationOf = new Map<number, Registration>()
   #all: readonly Subscription[] = []
   /** Some queue has a limit, whoever serves it. */
   isAnyLimited = false
@@ -77,6 +82,32 @@ export class Roster {
     this.#parts().runner.retire(no)
   }
 
+  /** Another process has it in its memory. */
+  loseTo(no: number): void {
+    this.#taken.add(no)
+    this.giveUp(no)
+  }
+
+  /**
+   * Serves what has a handler here and nobody else has: a queue that another process had taken and that is kept in the
+   * database by now, or one that no process has in memory any more.
+   */
+  async #takeUp(subscriptions: readonly Subscription[]): Promise<void> {
+    const { runner, memory } = this.#parts()
+    for (const subscription of subscriptions) {
+      const { no, storage } = subscription
+      if (!this.#registrationOf.has(no)) continue
+      const isTaken = this.#taken.has(no)
+      if (storage === 'database' && !isTaken) continue
+      const vacantMs = isTaken ? 0 : vacantMsMin
+      if (storage === 'memory' && !(await memory.takeUp(subscription, { vacantMs }))) continue
+      this.#taken.delete(no)
+      this.#givenUp.delete(no)
+      this.#served.set(no, subscription)
+      runner.resume(await this.#shareOf(subscription))
+    }
+  }
+
   /** Makes the subscriptions what their handlers want. */
   async subscribe(): Promise<void> {
     for (const registration of this.#registrations.values()) await this.#subscribe(registration)
@@ -102,6 +133,7 @@ export class Roster {
     for (const no of handled) if (!present.has(no)) this.giveUp(no)
     await memory.refresh(subscriptions)
     await push.refresh(subscriptions)
+    await this.#takeUp(subscriptions)
   }
 
   /** Records what this start found unfinished. It can do without: a failure is only logged. */
@@ -132,7 +164,8 @@ export class Roster {
     return portionsOf(numbers, { itemsMax: 50 })
   }
 
-  async #subscribe({ definition, handler, concurrency }: Registration): Promise<void> {
+  async #subscribe(registration: Registration): Promise<void> {
+    const { definition } = registration
     const { db, log, runner } = this.#parts()
     const { subscription, before } = await upsertSubscription(db, definition)
     if (before !== undefined && !sameDefinition(before, subscription)) {
@@ -142,7 +175,13 @@ export class Roster {
       )
     }
     this.#served.set(subscription.no, subscription)
-    runner.add(new Share(subscription, await traced(handler), concurrency))
+    this.#registrationOf.set(subscription.no, registration)
+    runner.add(await this.#shareOf(subscription))
+  }
+
+  async #shareOf(subscription: Subscription): Promise<Share> {
+    const { handler, concurrency } = this.#registrationOf.get(subscription.no) as Registration
+    return new Share(subscription, await traced(handler), concurrency)
   }
 }
 

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from './observe/log.ts'
 
 /** One after the other. Whatever one part fails with, the others are let go too. */
@@ -9,4 +10,11 @@ export async function stopEach(parts: readonly (() => unknown)[], log: Logger): 
       log.error({ err: error }, 'Trouble while stopping')
     }
   }
+}
+
+/** Waits for it, and no longer than this: then `late` says so. */
+export async function atMost(ms: number, work: Promise<unknown>, late: () => void): Promise<void> {
+  const over = new AbortController()
+  const waited = delay(ms, undefined, { signal: over.signal }).then(late, () => undefined)
+  await Promise.race([work, waited]).finally(() => over.abort())
 }

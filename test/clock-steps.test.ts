@@ -6,14 +6,14 @@ import { MemoryClock } from '../src/memory/clock.ts'
 import { abandonedSubscriptions } from '../src/operations/abandoned.ts'
 import { reportEndpoints, takeProbes } from '../src/operations/breaker.ts'
 import { checkpoint } from '../src/operations/checkpoints.ts'
-import { claimMemory } from '../src/operations/claim-memory.ts'
+import { claimMemory, releaseMemory } from '../src/operations/claim-memory.ts'
 import { countReplay } from '../src/operations/count-replay.ts'
 import { createReplay } from '../src/operations/create-replay.ts'
 import { heartbeat } from '../src/operations/heartbeat.ts'
 import { spend, takeTurn } from '../src/operations/limit.ts'
 import { listEvents } from '../src/operations/list-events.ts'
 import { loadMemory } from '../src/operations/load-memory.ts'
-import { movePortion } from '../src/operations/move-memory.ts'
+import { forgetMemory, movePortion } from '../src/operations/move-memory.ts'
 import { peek } from '../src/operations/peek.ts'
 import { persistMemory } from '../src/operations/persist-memory.ts'
 import { takePruneTurn } from '../src/operations/prune-turn.ts'
@@ -249,6 +249,20 @@ describe('when the clock steps back by an hour', () => {
     expect(await claimMemory(engine.db, next)).toMatchObject({ crashes: 1 })
   })
 
+  test.each([0, 30_000])(
+    'a memory queue that its process has let go of can be claimed after the step (by one that waits %s ms)',
+    async (vacantMs) => {
+      const engine = await openEngine()
+      const no = await engine.subscribe('s', ['note'])
+      const claim = { subscription: no, token: 1, worker: 'first' }
+      await claimMemory(engine.db, claim)
+      await releaseMemory(engine.db, claim)
+      await engine.moveClock(-hourMs)
+      const next = { subscription: no, token: 2, worker: 'next' }
+      expect(await claimMemory(engine.db, next, vacantMs)).toMatchObject({ crashes: 0 })
+    },
+  )
+
   test('a retry that a memory queue loads after the step waits no longer than it was told to', async () => {
     const engine = await openEngine()
     const no = await engine.subscribe('s', ['note'])
@@ -267,6 +281,7 @@ describe('when the clock steps back by an hour', () => {
     expect(loaded.dueAfterMs).toBeLessThanOrEqual(4_000)
 
     await movePortion(engine.db, { ...claim, ids: [7], left: 0, rowsMax: 10 })
+    await forgetMemory(engine.db, claim)
     await engine.moveClock(4_001)
     expect(await engine.lease(no)).toHaveLength(1)
   })

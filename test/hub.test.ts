@@ -268,7 +268,7 @@ describe('expiry and cancelling', () => {
     expect((await hub.publish({ type: 't', payload: 1 })).deliveries).toBe(0)
     await hub.start()
     await expect
-      .poll(async () => (await hub.event(id))?.progress.status, { timeout: 15_000 })
+      .poll(async () => (await hub.event(id))?.progress.status, { timeout: 60_000 })
       .toBe('CANCELLED')
   })
 })
@@ -360,7 +360,7 @@ describe('the caller’s transaction', () => {
     }))
     await hub.publishMany(many)
     await expect
-      .poll(async () => (await pool.query('select 1 from effects')).rowCount, { timeout: 10_000 })
+      .poll(async () => (await pool.query('select 1 from effects')).rowCount, { timeout: 60_000 })
       .toBe(20)
     await drain()
     const { rows } = await pool.query('select count(distinct event_id)::int as n from effects')
@@ -430,7 +430,7 @@ describe('limits', () => {
       Array.from({ length: 60 }, (_, n) => ({ type: 't', payload: n, concurrencyKey: `k${n % 2}` })),
     )
     await expect
-      .poll(async () => (await hub.listEvents({ status: 'COMPLETED' })).total, { timeout: 20_000 })
+      .poll(async () => (await hub.listEvents({ status: 'COMPLETED' })).total, { timeout: 60_000 })
       .toBe(60)
     await drain()
     expect(most).toBe(3)

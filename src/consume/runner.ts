@@ -30,6 +30,8 @@ const charsMax = 256 * 2 ** 20
 const troubleDelayMsMax = 2_000
 /** How long a stop tries to hand back what did not end: after that the leases simply run out. */
 const abandonMs = 10_000
+/** How long it waits for transactions that handlers have given to `completeIn`: whoever was aborted ends its own by then. */
+const abandonOpenMs = 1_000
 
 /**
  * The one loop behind every way to consume: lease ahead, begin what may begin, settle what is done, keep the
@@ -41,8 +43,8 @@ export class Runner {
   readonly #shares = new Map<number, Share>()
   readonly #held = new Set<HeldRun>()
   readonly #attempts = new Set<RunningAttempt>()
-  /** Attempts that were to move to a run of their own and are not yet settled. */
-  readonly #moving = new Set<RunningAttempt>()
+  /** Attempts that complete in a transaction of their handler, which may hold them locked, and are not yet settled. */
+  readonly #completing = new Set<RunningAttempt>()
   readonly #host: AttemptHost
   readonly #wakeup: Wakeup
   readonly #settlers: Settlers
@@ -60,7 +62,7 @@ export class Runner {
     this.#source = options.source
     this.#host = {
       source: options.source,
-      moving: (attempt) => this.#expectMove(attempt),
+      moving: (attempt) => void this.#completing.add(attempt),
       moved: (attempt, run) => this.#moved(attempt, run),
       withoutRenewing: (held, work) => this.#keeper.withoutRenewing(held, work),
     }
@@ -114,7 +116,9 @@ export class Runner {
    */
   knownLeases(): (lease: { readonly runId: number; readonly token: number }) => boolean {
     const runs = new Set([...this.#held].map(({ run }) => `${run.id} ${run.token}`))
-    const tokens = new Set([...this.#moving].map(({ held }) => held.run.token))
+    // A lane is never divided: its delivery stays where it is.
+    const moving = [...this.#completing].filter(({ held }) => !held.lane)
+    const tokens = new Set(moving.map(({ held }) => held.run.token))
     return ({ runId, token }) => tokens.has(token) || runs.has(`${runId} ${token}`)
   }
 
@@ -151,7 +155,7 @@ export class Runner {
     await this.#abandon()
     await this.#handBack.runs(busy.map((held) => held.run))
     this.#held.clear()
-    this.#moving.clear()
+    this.#completing.clear()
     this.#suspects.clear()
     this.#stopTicking()
     this.#wakeup.stop()
@@ -225,9 +229,21 @@ export class Runner {
     share.concurrency = concurrency ?? share.concurrency
     // What was leased without a limit would not keep to it.
     const isStricter = (share.isHeld && !wasHeld) || (share.limited && !wasLimited)
-    if (isStricter) this.#giveUp(share)
+    if (isStricter) void this.#giveUp(share)
     // Also after a drain: what came meanwhile may go now.
     if (!share.isHeld && before.status !== subscription.status) this.wake()
+  }
+
+  /** A subscription that was gone is back. */
+  resume(share: Share): void {
+    if (this.#shares.has(share.subscription.no)) this.refresh(share.subscription)
+    else this.add(share)
+  }
+
+  /** What has not begun of a subscription goes back. */
+  async handBack(subscription: number): Promise<void> {
+    const share = this.#shares.get(subscription)
+    if (share !== undefined) await this.#giveUp(share)
   }
 
   /** A subscription is gone: nothing more begins, what is under way ends. */
@@ -237,7 +253,7 @@ export class Runner {
   }
 
   /** Hands back what has not begun: at once as far as it can be told apart, or when the rest of its run has ended. */
-  #giveUp(share: Share): void {
+  async #giveUp(share: Share): Promise<void> {
     const held = [...this.#held].filter((one) => this.#shareOf(one) === share)
     const [idle, busy] = partition(held, (one) => one.underWay === 0)
     const unbegun = busy.flatMap((one) => one.waiting)
@@ -245,8 +261,7 @@ export class Runner {
     for (const one of busy) one.goesBack = true
     for (const one of idle) this.#forget(one)
     this.#letGo(share)
-    void this.#handBack.runs(idle.map((one) => one.run))
-    void this.#handBack.some(unbegun)
+    await Promise.all([this.#handBack.runs(idle.map((one) => one.run)), this.#handBack.some(unbegun)])
   }
 
   /** One that is gone is remembered while something of it is held. */
@@ -402,11 +417,6 @@ export class Runner {
     this.#finish(attempt, outcome)
   }
 
-  /** A lane is never divided: its delivery stays where it is. */
-  #expectMove(attempt: RunningAttempt): void {
-    if (!attempt.held.lane) this.#moving.add(attempt)
-  }
-
   /** A delivery that settles in a transaction has a run of its own, which is held and renewed like any other. */
   #moved(attempt: RunningAttempt, run: LeasedRun): void {
     if (attempt.over) return
@@ -473,13 +483,13 @@ export class Runner {
   /** One delivery of the run is settled. A lane goes on with its next, or is no longer ours. */
   #leave(attempt: RunningAttempt, lane: 'goes on' | 'stops'): void {
     const { share, held } = attempt
-    this.#moving.delete(attempt)
+    this.#completing.delete(attempt)
     held.underWay--
     this.#unsettled--
     if (held.lane && lane === 'goes on') share.offer(held)
     else if (held.lane) share.drop(held)
     if (held.underWay === 0 && held.waiting.length === 0) this.#forget(held)
-    if (this.#unsettled === 0) this.#drained?.()
+    this.#drained?.()
   }
 
   #forget(held: HeldRun): void {
@@ -539,16 +549,19 @@ export class Runner {
     this.#finish(attempt, { kind: 'failed', reason })
   }
 
-  async #untilSettled(graceMs: number): Promise<void> {
-    if (this.#unsettled === 0) return
+  /** Waits until no more than so many are left, and no longer than this. */
+  async #untilSettled(ms: number, left: () => number = () => 0): Promise<void> {
+    if (this.#unsettled <= left()) return
     const settled = new Promise<void>((resolve) => {
-      this.#drained = resolve
+      this.#drained = () => {
+        if (this.#unsettled <= left()) resolve()
+      }
     })
     let timer: NodeJS.Timeout | undefined
-    const grace = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, graceMs)
+    const over = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, ms)
     })
-    await Promise.race([settled, grace])
+    await Promise.race([settled, over])
     clearTimeout(timer)
     this.#drained = undefined
   }
@@ -560,10 +573,13 @@ export class Runner {
       this.#end(attempt)
       this.#settlers.add(attempt, { kind: 'release' })
     }
-    await this.#untilSettled(abandonMs)
+    await this.#untilSettled(abandonOpenMs)
+    await this.#untilSettled(abandonMs - abandonOpenMs, () => this.#completing.size)
+    for (const { delivery } of this.#completing) this.#options.observe.lost(delivery, stillOpen)
   }
 }
 
+const stillOpen = 'the hub stopped while the transaction that was given to completeIn was still open'
 const completed = { kind: 'complete' } as const
 
 function partition<T>(all: readonly T[], isFirst: (one: T) => boolean): [first: T[], second: T[]] {

@@ -78,6 +78,8 @@ export class Settler {
         done()
         return
       } catch (error) {
+        // Whoever stopped has said what was left, and the connection was closed after that.
+        if (isOver()) return
         trouble(error)
         await delay(Math.min(100 * 2 ** troubles, troubleDelayMsMax))
       }
@@ -100,7 +102,8 @@ export class Settlers {
     this.#apart = new Settler({
       ...options,
       atOnceFrom: settleApartFrom,
-      isAlone: ({ settlement }) => settlement.kind === 'bury',
+      isAlone: ({ settlement, delivery }) =>
+        settlement.kind === 'bury' || options.source.settlesAlone?.(delivery) === true,
     })
   }
 

@@ -27,6 +27,8 @@ export interface Source {
   isCompleted(delivery: LeasedDelivery): Promise<boolean>
   /** Settlements of this run need not wait for the database, nor for those of other runs that do. */
   settlesApart?(run: LeasedRun): boolean
+  /** Its settlement may have to wait for something, and no other settlement may wait with it. */
+  settlesAlone?(delivery: LeasedDelivery): boolean
   /** No suspect is in hand any more. A lease that is being waited for may have been asked for without suspects. */
   acquitted?(): void
   /** It is held, but must not begin before the runner is told to go on with it. */
@@ -43,6 +45,8 @@ export interface Want {
   readonly suspects: boolean
   /** A suspended subscription gives out one as well, to see whether its endpoint is back. */
   readonly probe?: boolean
+  /** By which this process has the subscription's queue in its memory. */
+  readonly memoryToken?: number
 }
 
 export interface LeaseAnswer {

@@ -52,7 +52,12 @@ export interface Database extends Connection {
   ): Promise<Row[]>
   /** Calls `onNotify` for each notification and `onGap` whenever some may have been missed. */
   listen(channel: string, listener: NotificationListener): Promise<Listening>
-  close(): Promise<void>
+  close(options?: CloseOptions): Promise<void>
+}
+
+export interface CloseOptions {
+  /** How long statements under way may still take before they are cut. Default: as long as any statement may take. */
+  readonly withinMs?: number
 }
 
 export interface NotificationListener {

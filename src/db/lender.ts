@@ -16,8 +16,6 @@ export interface LenderOptions {
   readonly waited: (ms: number) => void
   /** Told when a borrower was served after another one's connection was lost. */
   readonly reconnected: () => void
-  /** How long to wait for borrowers when it is closed. */
-  readonly closeMs: number
 }
 
 /** Longer than upkeep leaves between two of its writes, each of which finds out anew. */
@@ -85,11 +83,12 @@ export class Lender {
     this.#options.reconnected()
   }
 
-  async close(): Promise<void> {
+  /** Borrowers have so long to bring back what they have. */
+  async close(withinMs: number): Promise<void> {
     this.#isClosed = true
     const { pool, settings } = this.#options
     // A pool of ours keeps its 'error' listener: its connections may still be on their way down.
-    if (settings.pool === undefined) await this.#endPool()
+    if (settings.pool === undefined) await this.#endPool(withinMs)
     else pool.off('error', this.#onIdleError)
     await this.#watch?.stop()
   }
@@ -147,13 +146,19 @@ export class Lender {
     this.#options.settings.log.warn({ code, reason }, 'An idle database connection was lost')
   }
 
-  /** Waits for what is running, as long as a statement may run, and then cuts what is left. */
-  async #endPool(): Promise<void> {
-    const { pool, closeMs } = this.#options
+  /** Waits for what is running, and then cuts what is left. */
+  async #endPool(withinMs: number): Promise<void> {
+    const { pool, settings } = this.#options
     const returned = new AbortController()
-    const overdue = delay(closeMs, undefined, { signal: returned.signal }).catch(() => undefined)
+    const overdue = delay(withinMs, undefined, { signal: returned.signal }).catch(() => undefined)
     await Promise.race([pool.end(), overdue])
     returned.abort()
+    if (this.#loans.size === 0) return
+    const statements = [...this.#loans].map((loan) => loan.underWay ?? 'none')
+    settings.log.warn(
+      { statements },
+      'The database was closed, and statements that were still under way were cut',
+    )
     for (const loan of this.#loans) loan.destroy(new Error('The database was closed'))
   }
 }

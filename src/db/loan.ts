@@ -19,6 +19,8 @@ export class Loan {
   #spoilt = false
   #broken: Error | undefined
   #isUnconfirmed = false
+  /** What it was asked and has not answered, in this order. */
+  readonly #asked: string[] = []
   // A client without a listener for 'error' takes the process down when its socket breaks.
   readonly #onError = (error: Error): void => {
     this.#broken ??= error
@@ -51,11 +53,17 @@ export class Loan {
     return (this.#client as { readonly pipeline?: boolean }).pipeline === true
   }
 
+  /** The statement that it has not answered yet, by name or as it begins. */
+  get underWay(): string | undefined {
+    return this.#asked[0]
+  }
+
   /** The result of the last statement in the text, with the driver's own error when it fails. */
   async query(submission: Submission): Promise<pg.QueryResult> {
     const { text, values, name, rowMode, timeoutMs } = submission
     const config = { text, values, name, rowMode, types: valueTypes, query_timeout: timeoutMs }
     this.#watch?.begin()
+    this.#asked.push(name ?? text.slice(0, 100))
     try {
       const result = (await this.#client.query(config as unknown as pg.QueryConfig)) as
         | pg.QueryResult
@@ -69,6 +77,7 @@ export class Loan {
       else if (spoilsConnection(error)) this.#spoilt = true
       throw error
     } finally {
+      this.#asked.shift()
       this.#watch?.end()
     }
   }

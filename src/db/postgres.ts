@@ -3,6 +3,7 @@ import { PosthornError } from '../errors.ts'
 import { type Commit, CommitKinds, commitOf } from './commit-kinds.ts'
 import { type CommitWatch, watchCommits } from './commit-watch.ts'
 import type {
+  CloseOptions,
   Connection,
   Database,
   Listening,
@@ -125,7 +126,7 @@ class PooledDatabase implements PostgresDatabase {
     this.#limits = { ...settings, limitsHold: false }
     this.#timeoutMs = settings.statementTimeoutMs + driverSlackMs
     this.#lender = new Lender({
-      ...{ pool, settings, closeMs: this.#timeoutMs },
+      ...{ pool, settings },
       newClient: () => this.#newClient('probe'),
       waited: (ms) => this.waited?.(ms),
       reconnected: () => this.reconnected?.(),
@@ -254,15 +255,15 @@ class PooledDatabase implements PostgresDatabase {
     }
   }
 
-  close(): Promise<void> {
-    this.#closing ??= this.#close()
+  close({ withinMs = this.#timeoutMs }: CloseOptions = {}): Promise<void> {
+    this.#closing ??= this.#close(Math.min(withinMs, this.#timeoutMs))
     return this.#closing
   }
 
-  async #close(): Promise<void> {
+  async #close(withinMs: number): Promise<void> {
     await Promise.all([...this.#listenings].map((listening) => listening.stop()))
     await this.#commits.stop()
-    await this.#lender.close()
+    await this.#lender.close(withinMs)
   }
 
   async #submit(submission: Submission, commit: Commit): Promise<pg.QueryResult> {

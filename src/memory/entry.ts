@@ -1,5 +1,6 @@
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
 import { type StoredEvent, youngCopy } from '../domain/stored-event.ts'
+import type { Adoption } from './adoption.ts'
 import type { Fifo } from './fifo.ts'
 import type { MemoryQueue } from './queue.ts'
 
@@ -21,6 +22,8 @@ export interface Entry {
   isSuspect: boolean
   /** The statement by which a caller's transaction completes it, which may commit after its attempt has ended. */
   completing: Promise<unknown> | null
+  /** It is under way while its queue is moved to the database. */
+  adoption: Adoption | null
 }
 
 /** What is known of an entry that comes in. */

@@ -25,6 +25,8 @@ export class HeldBack {
   #begun = new Set<string>()
   /** When lanes were given up to the database. Monotonic. */
   readonly #givenUpAt = new Map<string, number>()
+  /** When whole queues were moved to the database, by subscription. Monotonic. */
+  readonly #movedAt = new Map<number, number>()
 
   constructor(options: HeldBackOptions) {
     this.#options = options
@@ -65,10 +67,17 @@ export class HeldBack {
     }
   }
 
+  /** The whole queue is kept in the database from now on: lanes that were leased before may have been made anew. */
+  moved(subscription: number): void {
+    this.#movedAt.set(subscription, performance.now())
+  }
+
   /** Whether a run was leased before its lane was given up, and its answer came after. */
   isOutdated({ subscription, laneKey }: LeasedRun, askedAt: number): boolean {
-    const at = laneKey === null ? undefined : this.#givenUpAt.get(laneName(subscription, laneKey))
-    return at !== undefined && askedAt < at
+    if (laneKey === null) return false
+    const givenUpAt = this.#givenUpAt.get(laneName(subscription, laneKey)) ?? Number.NEGATIVE_INFINITY
+    const movedAt = this.#movedAt.get(subscription) ?? Number.NEGATIVE_INFINITY
+    return askedAt < Math.max(givenUpAt, movedAt)
   }
 
   /** From now on, what begins is remembered. */

@@ -150,6 +150,8 @@ export class Ledger {
     for (let chars = 0; this.#unsaved.size > 0 && added.length < rowsMax && chars < charsMax; ) {
       const entry = this.#unsaved.shift() as Entry
       if (entry.state === 'settled') continue
+      // From now on the database may have it as it stands here: what becomes of it has to be written as well.
+      entry.stored = 'perhaps'
       added.push(entry)
       chars += entry.event.payloadText.length
     }
@@ -166,17 +168,16 @@ export class Ledger {
   /** It is written. */
   saved({ added }: Page): void {
     for (const entry of added) {
-      if (entry.state === 'settled') this.#settled.push(entry.event.id)
-      else this.#unsavedCount--
+      if (entry.state !== 'settled') this.#unsavedCount--
       entry.stored = 'yes'
     }
   }
 
   /** It was not written, or nobody knows: it is to be written again. */
   failed({ added, changed, settled, tally }: Page): void {
-    for (const entry of added) entry.stored = 'perhaps'
     this.#unsaved.unshift(added.filter(({ state }) => state !== 'settled'))
-    for (const entry of added) if (entry.state === 'settled') this.#settled.push(entry.event.id)
+    // They are written anew as they stand then.
+    for (const entry of added) this.#changed.delete(entry)
     for (const entry of changed) if (entry.state !== 'settled') this.#changed.add(entry)
     this.#settled.push(...settled)
     const now = this.#tally

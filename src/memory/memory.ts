@@ -1,19 +1,18 @@
 import type { Source } from '../consume/source.ts'
-import type { Database } from '../db/database.ts'
-import type { LeasedRun } from '../domain/delivery.ts'
 import type { Subscription } from '../domain/subscription.ts'
-import { PosthornError } from '../errors.ts'
-import type { Burial } from '../observe/hub-events.ts'
 import type { Checkpoint } from '../operations/checkpoints.ts'
 import { releaseMemory } from '../operations/claim-memory.ts'
 import { readClock } from '../operations/clock.ts'
-import { forgetMemory, isInMemory } from '../operations/move-memory.ts'
+import { forgetMemory } from '../operations/move-memory.ts'
+import { atMost } from '../stop-each.ts'
 import { MemoryClock } from './clock.ts'
 import { Door, type OpenQueue } from './door.ts'
 import type { Entry } from './entry.ts'
 import { HeldBack } from './held-back.ts'
+import { moveLeftQueues } from './left-queues.ts'
+import type { MemoryOptions } from './memory-options.ts'
 import { moveAway } from './moving.ts'
-import { moveQueue, type OpeningOptions, openQueue } from './opening.ts'
+import { moveQueue, type OpeningOptions, openQueue, type Patience, unlessTaken } from './opening.ts'
 import { Persister } from './persister.ts'
 import type { MemoryQueue } from './queue.ts'
 import { MemorySource } from './source.ts'
@@ -21,35 +20,11 @@ import { SplitSource } from './split-source.ts'
 import { Timer } from './timer.ts'
 import { type MemoryView, viewOf } from './view.ts'
 
-export interface MemoryOptions extends MemoryObserver {
-  readonly db: Database
-  /** This process, by name and by number. */
-  readonly workerId: string
-  readonly worker: () => Promise<number>
-  readonly newToken: () => number
-  readonly leased: (run: LeasedRun, leaseMs: number) => void
-  readonly wake: () => void
-  readonly goOn: (run: LeasedRun) => void
-  /** The run is nobody's any more. */
-  readonly drop: (run: LeasedRun) => void
-  readonly take: (runs: readonly LeasedRun[], askedAt: number) => Promise<void>
-  /** Nothing more of it may begin here. */
-  readonly retire: (subscription: number) => void
-  readonly trouble: (error: unknown, doing: string) => void
-}
-
-/** What memory queues tell, by the names of their subscriptions. */
-export interface MemoryObserver {
-  /** How long a statement took. */
-  persisted(ms: number): void
-  /** Another process has the queue, and does not have what was not persisted. */
-  lost(name: string, unpersisted: number): void
-  /** A start has found these. */
-  recovered(name: string, events: number): void
-  buried(burial: Burial): void
-}
+export type { MemoryObserver } from './memory-options.ts'
 
 const tickMs = 250
+/** How long after the grace a stop waits for queues that are being moved or given up already. */
+const closingMs = 1_000
 
 /** What becomes of a queue that this process keeps no longer: another process loads it, the database has it, or nobody. */
 type Leaving = 'give up' | 'move' | 'forget'
@@ -68,7 +43,10 @@ export class Memory {
   #current: ReadonlyMap<number, Subscription> = new Map()
   /** Aborted when all queues are given up. */
   #leaving = new AbortController()
+  /** Monotonic: until when a stop waits for a database that is away. */
+  #stopsBy = Number.NEGATIVE_INFINITY
   #ticker: NodeJS.Timeout | undefined
+  #isStarted = false
 
   constructor(options: MemoryOptions) {
     const { db, worker, leased, wake, goOn, drop } = options
@@ -118,6 +96,7 @@ export class Memory {
   /** Claims and loads those of these that are kept in memory; what others have left there goes to the database. */
   async start(subscriptions: readonly Subscription[]): Promise<void> {
     await this.sync()
+    this.#isStarted = true
     this.#ticker ??= setInterval(() => this.#tick(), tickMs)
     try {
       for (const subscription of subscriptions) {
@@ -163,8 +142,10 @@ export class Memory {
     await Promise.all([...this.#queues.values()].map(({ persister }) => persister.persist()))
   }
 
-  /** Writes what waits, and gives the queues up. */
-  async stop(): Promise<void> {
+  /** Writes what waits, and gives the queues up. While the database is away it tries until that moment, monotonic. */
+  async stop(until: number): Promise<void> {
+    this.#isStarted = false
+    this.#stopsBy = until
     clearInterval(this.#ticker)
     this.#timer.stop()
     await this.door.settled()
@@ -173,16 +154,18 @@ export class Memory {
 
   async #closeAll(): Promise<void> {
     this.#leaving.abort()
-    // One of them may have been opened again.
-    await Promise.all(this.#closing.values())
-    await Promise.all([...this.#queues.values()].map(({ queue }) => this.#close(queue, 'give up')))
+    // One of them may have been opened again. A move may wait for a transaction that nobody ends.
+    const waitMs = Math.max(this.#stopsBy - performance.now(), 0) + closingMs
+    await atMost(waitMs, Promise.all(this.#closing.values()), () => undefined)
+    const open = [...this.#queues.values()].filter(({ queue }) => !this.#closing.has(queue.subscription.no))
+    await Promise.all(open.map(({ queue }) => this.#close(queue, 'give up')))
     this.#leaving = new AbortController()
   }
 
-  async #open(subscription: Subscription): Promise<void> {
+  async #open(subscription: Subscription, patience?: Patience): Promise<void> {
     const { db, persisted, trouble, recovered: tell, newToken, workerId, wake } = this.#options
     const opening = this.#opening(subscription, newToken(), workerId)
-    const { queue, recovered, exhausted } = await openQueue(subscription, opening)
+    const { queue, recovered, exhausted } = await openQueue(subscription, opening, patience)
     const persister = new Persister(queue, {
       ...{ db, trouble, clock: this.#clock, regained: wake },
       lost: (one) => this.#lose(one),
@@ -206,13 +189,27 @@ export class Memory {
   }
 
   async #move(subscription: Subscription): Promise<void> {
-    const { db, newToken, workerId, recovered } = this.#options
-    if (!(await isInMemory(db, subscription.no))) return
+    const { newToken, workerId, recovered } = this.#options
     const moved = await moveQueue(subscription, this.#opening(subscription, newToken(), workerId))
     if (moved > 0) recovered(subscription.name, moved)
   }
 
-  #opening({ no }: Subscription, token: number, worker: string): OpeningOptions {
+  /** For upkeep: see `moveLeftQueues`. */
+  moveLeft(): Promise<boolean> {
+    const { db, newToken, workerId, recovered } = this.#options
+    return moveLeftQueues({ db, recovered, opening: (no) => this.#opening({ no }, newToken(), workerId) })
+  }
+
+  /** Takes up a queue that another process had, if nobody has had it for so long. */
+  async takeUp(subscription: Subscription, { vacantMs }: { readonly vacantMs: number }): Promise<boolean> {
+    const { no } = subscription
+    if (!this.#isStarted || this.#queues.has(no) || this.#closing.has(no)) return false
+    if (!(await unlessTaken(() => this.#open(subscription, { waitMsMax: 0, vacantMs })))) return false
+    this.#ticker ??= setInterval(() => this.#tick(), tickMs)
+    return true
+  }
+
+  #opening({ no }: Pick<Subscription, 'no'>, token: number, worker: string): OpeningOptions {
     return {
       db: this.#options.db,
       claim: { subscription: no, token, worker },
@@ -252,13 +249,15 @@ export class Memory {
     try {
       if (how === 'move') await this.#moveAway(queue, persister)
       if (how === 'forget') await forgetMemory(db, claim)
-      else if (!queue.isLost) await persister.checkpointAtLast()
+      else if (!queue.isLost) await persister.checkpointAtLast(this.#stopsBy)
       await persister.settled()
       if (how === 'give up') await persister.compact()
       queue.hold.lose()
       await releaseMemory(db, claim)
     } catch (error) {
       trouble(error, 'giving a memory queue up')
+      const { name } = queue.subscription
+      if (queue.ledger.unsaved > 0) this.#options.dropped(name, queue.ledger.unsaved)
     } finally {
       if (this.#queues.get(subscription)?.queue === queue) this.#queues.delete(subscription)
       this.#heldBack.look()
@@ -267,24 +266,20 @@ export class Memory {
   }
 
   async #moveAway(queue: MemoryQueue, persister: Persister): Promise<void> {
-    const { trouble, newToken, workerId } = this.#options
+    const { trouble, newToken, worker, workerId } = this.#options
     const { no } = queue.subscription
+    const handBack = () => this.#options.handBack(no)
     const opening = () => this.#opening(queue.subscription, newToken(), workerId)
     const next = () => {
       if (!this.#queues.has(no)) return 'nothing'
       return this.#current.get(no)?.storage === 'memory' ? 'reopen' : 'move'
     }
-    const reopen = () => this.#reopen(this.#current.get(no) as Subscription)
-    await moveAway(queue, { persister, opening, next, reopen, trouble })
-  }
-
-  async #reopen(subscription: Subscription): Promise<void> {
-    try {
-      await this.#open(subscription)
-    } catch (error) {
-      if (!(error instanceof PosthornError && error.code === 'QUEUE_TAKEN')) throw error
-      this.#options.retire(subscription.no)
+    const reopen = async () => {
+      const isOpen = await unlessTaken(() => this.#open(this.#current.get(no) as Subscription))
+      if (!isOpen) this.#options.retire(no)
     }
+    const outdate = () => this.#heldBack.moved(no)
+    await moveAway(queue, { persister, opening, newToken, worker, handBack, outdate, next, reopen, trouble })
   }
 
   #lose(queue: MemoryQueue): void {

@@ -2,6 +2,7 @@ import type { Database } from '../db/database.ts'
 import {
   forgetMemory,
   listMemory,
+  type MemoryAdoption,
   type MemoryToken,
   movePortion,
   type PlacedEvent,
@@ -9,6 +10,21 @@ import {
 
 /** How many events one transaction moves, unless a lane is longer: nothing is admitted while their runs are written. */
 const eventsMax = 1_000
+
+/** Moves what is under way, together with all else of its lanes. False: another has the queue. */
+export async function moveUnderWay(
+  db: Database,
+  queue: MemoryToken,
+  adoption: MemoryAdoption,
+): Promise<boolean> {
+  const events = await listMemory(db, queue)
+  const adopted = new Set(adoption.ids)
+  const ids = lanesOf(events)
+    .filter((lane) => lane.some((id) => adopted.has(id)))
+    .flat()
+  const left = events.length - ids.length
+  return (await movePortion(db, { ...queue, ids, left, rowsMax: eventsMax, adoption })) !== undefined
+}
 
 /**
  * Moves what a queue had in memory to the durable tables, in portions of whole lanes, and forgets the queue. How many

@@ -1,5 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import type { LeasedRun } from '../domain/delivery.ts'
+import { type AdoptedRun, findAdopted } from '../operations/adopted-memory.ts'
 import { releaseMemory } from '../operations/claim-memory.ts'
+import { release } from '../operations/release.ts'
+import { Adoption } from './adoption.ts'
+import type { MemoryDelivery } from './entry.ts'
+import { moveLanes, moveUnderWay } from './move-lanes.ts'
 import { moveQueue, type OpeningOptions } from './opening.ts'
 import type { Persister } from './persister.ts'
 import type { MemoryQueue } from './queue.ts'
@@ -8,10 +14,24 @@ export interface MovingOptions {
   readonly persister: Persister
   /** For the claim of the next try, which has a token of its own. */
   readonly opening: () => OpeningOptions
+  readonly newToken: () => number
+  readonly worker: () => Promise<number>
+  /** Takes back what was leased and has not begun. */
+  readonly handBack: () => Promise<void>
+  /** Runs of the database that were asked for before this moment may not begin. */
+  readonly outdate: () => void
   /** What its storage asks for by now; nothing: another process has it. */
   readonly next: () => 'move' | 'reopen' | 'nothing'
   readonly reopen: () => Promise<void>
   readonly trouble: (error: unknown, doing: string) => void
+}
+
+interface Move extends MovingOptions {
+  /** Aborted when this process wants no queue any more. */
+  readonly leaving: AbortSignal
+  readonly underWay: readonly MemoryDelivery[]
+  /** By which this process leases what is under way. */
+  readonly token: number
 }
 
 /** How long a queue that is to be kept in the database waits for what is under way. */
@@ -25,37 +45,141 @@ const retryMsMax = 5_000
  * process leases nothing of the queue from the database, because the lanes in memory go first.
  */
 export async function moveAway(queue: MemoryQueue, options: MovingOptions): Promise<void> {
-  const { opening, next, reopen, trouble } = options
-  const { leaving } = opening()
+  const { leaving } = options.opening()
+  await options.handBack()
   await untilNothingIsOut(queue)
+  const move = { ...options, leaving, underWay: adopt(queue), token: options.newToken() }
   for (let tries = 0; !leaving.aborted; tries++) {
     try {
-      await handOver(queue, options)
-      if (next() === 'move') await moveQueue(queue.subscription, opening())
+      await tryToMove(queue, move)
       // Somebody has set its storage back meanwhile: without an owner it would take nothing more.
-      if (next() === 'reopen') await reopen()
+      if (options.next() === 'reopen') await options.reopen()
       return
     } catch (error) {
-      trouble(error, 'moving a memory queue to the database')
+      options.trouble(error, 'moving a memory queue to the database')
     }
     const waitMs = Math.min(retryMs * 2 ** tries, retryMsMax)
     await delay(waitMs, undefined, { signal: leaving }).catch(() => undefined)
   }
+  await letGo(queue, move)
 }
 
-/** What is under way is not moved along, or it would be attempted twice at once. A handler that hangs is not waited for. */
+/** Most handlers end soon, and then nothing of theirs has to be moved. One that takes longer is not waited for. */
 async function untilNothingIsOut(queue: MemoryQueue): Promise<void> {
   const deadline = performance.now() + graceMs
   while (queue.figures.leased > 0 && performance.now() < deadline) await delay(lookMs)
 }
 
-/** Persists the whole queue and ends its claim: from now on a handler that hangs completes nothing in its own transaction. */
-async function handOver(queue: MemoryQueue, { persister, opening }: MovingOptions): Promise<void> {
-  if (!queue.isLost) {
-    await persister.checkpoint('stop')
-    await persister.settled()
+/** What is still under way goes on with a run in the database: from now on its settlement waits for that. */
+function adopt(queue: MemoryQueue): MemoryDelivery[] {
+  const { out } = queue
+  for (const { entry } of out) entry.adoption = new Adoption()
+  return out
+}
+
+/**
+ * What is under way is moved first and decided at once, so that its leases are renewed from then on. Each step can be
+ * repeated: the answer to the one before may have been lost.
+ */
+async function tryToMove(queue: MemoryQueue, move: Move): Promise<void> {
+  if (!queue.isLost && !queue.isMoving && !(await persistAll(queue, move))) return
+  if (!queue.isLost) await moveAttempts(queue, move)
+  await decide(queue, move)
+  if (!queue.isLost) await moveRest(queue, move)
+  else if (move.next() === 'move') await moveQueue(queue.subscription, move.opening())
+}
+
+/** Writes the whole queue, which does not change any more. False: it need not be moved. */
+async function persistAll(
+  queue: MemoryQueue,
+  { persister, opening, next, underWay }: Move,
+): Promise<boolean> {
+  await persister.checkpoint('stop')
+  await persister.settled()
+  if (next() === 'reopen' && underWay.length === 0) {
+    const { db, claim } = opening()
     queue.hold.lose()
+    await releaseMemory(db, { ...claim, token: queue.token })
+    return false
   }
-  const { db, claim } = opening()
-  await releaseMemory(db, { ...claim, token: queue.token })
+  queue.isMoving = true
+  return true
+}
+
+/** Moves what is under way, with the lanes that it is in: there its runs are leased to this process. */
+async function moveAttempts(queue: MemoryQueue, move: Move): Promise<void> {
+  const { opening, leaving, underWay, token, worker } = move
+  if (underWay.length === 0) return
+  const { db } = opening()
+  // A statement of a handler's transaction must have reached the database before its transaction can be waited for.
+  await unlessAborted(leaving, Promise.allSettled(underWay.map(({ entry }) => entry.completing)))
+  const { no: subscription, leaseMs } = queue.subscription
+  const ids = underWay.map(({ event }) => event.id)
+  const lease = { ids, token, leaseMs, worker: await worker() }
+  if (!(await moveUnderWay(db, { subscription, token: queue.token }, lease))) queue.hold.lose()
+}
+
+async function unlessAborted(signal: AbortSignal, work: Promise<unknown>): Promise<void> {
+  const over = new AbortController()
+  const aborted = new Promise<void>((resolve) => {
+    signal.addEventListener('abort', () => resolve(), { once: true, signal: over.signal })
+    if (signal.aborted) resolve()
+  })
+  await Promise.race([work, aborted]).finally(() => over.abort())
+}
+
+async function decide(queue: MemoryQueue, { opening, underWay, token }: Move): Promise<void> {
+  const open = undecided(underWay)
+  if (open.length === 0) return
+  const { runs, completed } = await readAdopted(queue, opening(), token)
+  for (const delivery of open) {
+    const { entry, event } = delivery
+    const run = runs.get(event.id)
+    if (completed.has(event.id)) queue.finish(entry, { as: 'completed', executionMs: null })
+    const other = completed.has(event.id) ? 'completed' : null
+    entry.adoption?.decide(run === undefined ? other : adoptedRun(delivery, run, token))
+  }
+}
+
+function undecided(underWay: readonly MemoryDelivery[]): MemoryDelivery[] {
+  return underWay.filter(({ entry }) => entry.adoption?.result === undefined)
+}
+
+function readAdopted(queue: MemoryQueue, { db }: OpeningOptions, token: number) {
+  const { subscription, token: queueToken } = queue
+  return findAdopted(db, { subscription: subscription.no, token, queueToken })
+}
+
+function adoptedRun(delivery: MemoryDelivery, found: AdoptedRun, token: number): LeasedRun {
+  const { subscription, laneKey } = delivery.run
+  const { runId: id, leasedUntil } = found
+  const run: LeasedRun = { id, subscription, token, laneKey, leasedUntil, suspect: false, deliveries: [] }
+  run.deliveries.push({ run, event: delivery.event, attempt: delivery.attempt, failures: delivery.failures })
+  return run
+}
+
+/** Moves what waits, and forgets the queue. */
+async function moveRest(queue: MemoryQueue, { opening, handBack, outdate }: Move): Promise<void> {
+  const { db } = opening()
+  const { no: subscription } = queue.subscription
+  await moveLanes(db, { subscription, token: queue.token })
+  queue.hold.lose()
+  // A lease that was asked for before the queue closed may have brought runs that the move has made anew.
+  outdate()
+  await handBack()
+}
+
+/** The process stops. What a try has moved without an answer is nobody's any more, and goes back uncounted. */
+async function letGo(queue: MemoryQueue, { opening, underWay, token, trouble }: Move): Promise<void> {
+  const open = undecided(underWay)
+  if (open.length === 0) return
+  try {
+    const { runs } = await readAdopted(queue, opening(), token)
+    const found = [...runs.values()].map(({ runId }) => ({ runId, token }))
+    if (found.length > 0) await release(opening().db, found)
+  } catch (error) {
+    trouble(error, 'handing back what a memory queue had under way')
+  } finally {
+    for (const { entry } of open) entry.adoption?.decide(null)
+  }
 }

@@ -5,8 +5,10 @@ import type { Subscription } from '../domain/subscription.ts'
 import { PosthornError } from '../errors.ts'
 import {
   type ClaimedMemory,
+  claimLeftMemory,
   claimMemory,
   type MemoryClaim,
+  type MemoryHolder,
   memoryHeldMs,
   releaseMemory,
   renewMemory,
@@ -41,10 +43,21 @@ const pageLimits = { rowsMax: 2_000, charsMax: 16 * 2 ** 20 }
 /** Holders in a row that vanished before what they may have been at is tried one by one. */
 const crashesMax = 2
 
+export interface Patience {
+  /** How long to wait for whoever has the queue. */
+  readonly waitMsMax: number
+  /** How long nobody must have had it. */
+  readonly vacantMs: number
+}
+
 /** Claims a queue, and loads what was unsettled when it was last persisted. */
-export async function openQueue(subscription: Subscription, options: OpeningOptions): Promise<Opened> {
+export async function openQueue(
+  subscription: Subscription,
+  options: OpeningOptions,
+  patience: Patience = { waitMsMax: claimMsMax, vacantMs: 0 },
+): Promise<Opened> {
   const { db, claim, now, emptied } = options
-  const { checkpoint, crashes, claimedAt } = await claimInTime(subscription.name, options, claimMsMax)
+  const { checkpoint, crashes, claimedAt } = await claimInTime(subscription.name, options, patience)
   const queue = new MemoryQueue({ subscription, token: claim.token, checkpoint, claimedAt, now, emptied })
   const recovery = await beginRecovery(db, claim)
   if (recovery === undefined) return { queue, recovered: 0, exhausted: [] }
@@ -53,10 +66,14 @@ export async function openQueue(subscription: Subscription, options: OpeningOpti
   return { queue, recovered, exhausted }
 }
 
-/** Moves what a queue had in memory to the durable tables: from now on it is kept there. */
-export async function moveQueue(subscription: Subscription, options: OpeningOptions): Promise<number> {
+/** Moves what a queue had in memory to the durable tables: from now on it is kept there. Another may have done so before. */
+export async function moveQueue(
+  subscription: { readonly name: string },
+  options: OpeningOptions,
+  waitMsMax = movedMsMax,
+): Promise<number> {
   const { db, claim } = options
-  await claimInTime(subscription.name, options, movedMsMax)
+  if ((await claimLeftInTime(subscription.name, options, waitMsMax)) === 'gone') return 0
   try {
     const moved = await moveLanes(db, claim)
     if (moved === undefined) throw takenMeanwhile(subscription.name)
@@ -71,19 +88,55 @@ export async function moveQueue(subscription: Subscription, options: OpeningOpti
 /** Waits for whoever has it to vanish or to let go of it. */
 async function claimInTime(
   queue: string,
-  { db, claim, leaving }: OpeningOptions,
-  waitMsMax: number,
+  options: OpeningOptions,
+  { waitMsMax, vacantMs }: Patience,
 ): Promise<ClaimedMemory & { readonly claimedAt: number }> {
+  const { db, claim } = options
+  return inTime(queue, options, waitMsMax, async () => {
+    const claimedAt = performance.now()
+    const answer = await claimMemory(db, claim, vacantMs)
+    return 'checkpoint' in answer ? { ...answer, claimedAt } : answer
+  })
+}
+
+function claimLeftInTime(
+  queue: string,
+  options: OpeningOptions,
+  waitMsMax: number,
+): Promise<'claimed' | 'gone'> {
+  const { db, claim } = options
+  return inTime(queue, options, waitMsMax, () => claimLeftMemory(db, claim))
+}
+
+async function inTime<Claimed>(
+  queue: string,
+  { leaving }: OpeningOptions,
+  waitMsMax: number,
+  tryToClaim: () => Promise<Claimed | MemoryHolder>,
+): Promise<Claimed> {
   const deadline = performance.now() + waitMsMax
   for (;;) {
-    const claimedAt = performance.now()
-    const answer = await claimMemory(db, claim)
-    if ('checkpoint' in answer) return { ...answer, claimedAt }
-    const { worker, heldForMs } = answer
+    const answer = await tryToClaim()
+    if (!isHolder(answer)) return answer
     if (leaving.aborted || performance.now() > deadline)
-      throw new PosthornError('QUEUE_TAKEN', { queue, worker, heldForMs })
+      throw new PosthornError('QUEUE_TAKEN', { queue, ...answer })
     await delay(claimEveryMs)
   }
+}
+
+/** False: another process has the queue. */
+export async function unlessTaken(work: () => Promise<unknown>): Promise<boolean> {
+  try {
+    await work()
+    return true
+  } catch (error) {
+    if (error instanceof PosthornError && error.code === 'QUEUE_TAKEN') return false
+    throw error
+  }
+}
+
+function isHolder(answer: unknown): answer is MemoryHolder {
+  return typeof answer === 'object' && answer !== null && 'heldForMs' in answer
 }
 
 function takenMeanwhile(queue: string): PosthornError {

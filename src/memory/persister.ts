@@ -31,7 +31,8 @@ const soonMs = 5
 const checkpointMs = 60_000
 const compactRowsMax = 5_000
 const compactFrom = 1_000
-const lastTriesMax = 10
+/** How long the last persist is tried at least while the database is away, and how often. */
+const lastTriesMs = 3_000
 const lastTryMs = 300
 
 /** Writes what has changed in one queue, beside the work: when enough has come in, or some time has passed. */
@@ -104,14 +105,15 @@ export class Persister {
     return checkpointMemory(this.#options.db, { subscription: subscription.no, token, reason })
   }
 
-  /** The last chance of what is in memory only: the database may be away for a moment. */
-  async checkpointAtLast(): Promise<void> {
-    for (let tries = 1; ; tries++) {
+  /** The last chance of what is in memory only: while the database is away it is tried until that moment, or a bit longer. */
+  async checkpointAtLast(until: number): Promise<void> {
+    const deadline = Math.max(until, performance.now() + lastTriesMs)
+    for (;;) {
       try {
         await this.checkpoint('stop')
         return
       } catch (error) {
-        if (tries === lastTriesMax) throw error
+        if (performance.now() >= deadline) throw error
         await delay(lastTryMs)
       }
     }
@@ -141,7 +143,7 @@ export class Persister {
     const { ledger } = this.#queue
     // What comes in meanwhile is left to the next time, or it might never end.
     let left = ledger.unsaved
-    for (let isMore = true; isMore && !this.#queue.isLost; ) {
+    for (let isMore = true; isMore && !this.#queue.isLost && !this.#queue.isMoving; ) {
       const page = ledger.take(pageLimits)
       await this.#persistPage(page)
       left -= page.added.length

@@ -43,6 +43,8 @@ export class MemoryQueue {
   readonly token: number
   readonly ledger: Ledger
   readonly hold: Hold
+  /** All of it is written, and is being moved to the database: nothing more is written from here. */
+  isMoving = false
   readonly #now: () => number
   readonly #emptied: () => void
   readonly #lanes = new Map<string, Lane>()
@@ -157,13 +159,24 @@ export class MemoryQueue {
 
   /** As if it had not been leased. */
   release({ entry, run }: MemoryDelivery): void {
-    if (isOutWith(entry, run)) this.#putBack(entry, run as MemoryRun)
+    if (!isOutWith(entry, run)) return
+    // It may be marked as begun, and nobody is to be charged for it.
+    if (run.suspect) this.ledger.changed(entry)
+    this.#putBack(entry, run as MemoryRun)
   }
 
   /** What is left of a run is nobody's any more. */
   releaseRun(run: MemoryRun): void {
     // Backwards: of a lane the last to come back is its head, and then the lane waits.
     for (const delivery of [...run.deliveries].reverse()) this.release(delivery)
+  }
+
+  /** What is leased, begun or not. */
+  get out(): MemoryDelivery[] {
+    const entries = this.ledger.first(Number.POSITIVE_INFINITY).filter(({ state }) => state === 'out')
+    return entries.flatMap(
+      (entry) => entry.run?.deliveries.findLast((delivery) => delivery.entry === entry) ?? [],
+    )
   }
 
   /** Nothing more enters it: it is about to be kept elsewhere. */
@@ -196,6 +209,7 @@ export class MemoryQueue {
       run: null,
       stored: 'no',
       completing: null,
+      adoption: null,
     }
     this.#chars += event.payloadText.length
     if (standing.failures > 0) this.#retries++

@@ -21,6 +21,7 @@ import {
 } from '../operations/complete-memory.ts'
 import { markMemory } from '../operations/mark-memory.ts'
 import { checkSnapshot, markNow } from '../operations/snapshot.ts'
+import { isMoving } from './adoption.ts'
 import type { MemoryClock } from './clock.ts'
 import { type Entry, isOutWith, type MemoryDelivery, type MemoryRun } from './entry.ts'
 import type { Persister } from './persister.ts'
@@ -125,7 +126,7 @@ export class MemorySource implements Source {
     if (entry.completing !== null && (await isCompletedInMemoryBy(tx, db, name))) return true
     await checkSnapshot(tx, mark)
     // The attempt may have timed out meanwhile: what was settled in memory is fenced here, not in the database.
-    if (!isOutWith(entry, run)) return false
+    if (!isOutWith(entry, run) || isMoving(entry)) return false
     const completing = completeMemoryIn(tx, db, name)
     entry.completing = completing
     return completing
@@ -140,8 +141,8 @@ export class MemorySource implements Source {
 
   #settle(delivery: MemoryDelivery, { settlement, executionMs }: SettleDelivery): SettleAnswer {
     const queue = queueOf(delivery)
-    if (queue.isLost) return 'lost'
     const { entry, attempt: attempts } = delivery
+    if (queue.isLost || isMoving(entry)) return 'lost'
     switch (settlement.kind) {
       case 'complete':
         this.#finish(delivery, executionMs)
@@ -200,7 +201,11 @@ export class MemorySource implements Source {
     if (stopsLane !== null) queue.closeLane(stopsLane)
     if (entry.state !== 'settled') await persister(queue).persist()
     const name = { subscription: queue.subscription.no, token: queue.token, eventId: entry.event.id }
-    if (!(await buryMemory(db, { ...name, ...burial, stopsLane, worker: await worker() }))) return 'lost'
+    const request = { ...name, ...burial, stopsLane, worker: await worker() }
+    if (isMoving(entry)) return 'lost'
+    const answer = await buryMemory(db, request)
+    // An event that is not in memory any more was moved, or was buried by a statement whose answer was lost.
+    if (answer === 'not ours' || (answer === 'not found' && entry.adoption !== null)) return 'lost'
     if (stopsLane !== null) this.#options.gaveUp(queue.subscription.no, stopsLane)
     queue.finish(entry, { as: 'other' })
     if (stopsLane !== null) queue.giveUpLane(stopsLane)

@@ -11,7 +11,8 @@ import type {
 } from '../consume/source.ts'
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
 import type { CallerTransaction } from '../domain/transaction.ts'
-import { MemoryRun } from './entry.ts'
+import { adoptedOf, isAdopted, movedOf } from './adoption.ts'
+import { type MemoryDelivery, MemoryRun } from './entry.ts'
 import type { MemoryQueue } from './queue.ts'
 import type { MemorySource } from './source.ts'
 
@@ -76,8 +77,16 @@ export class SplitSource implements Source {
 
   async #leaseStored(wants: readonly Want[], askedAt: number): Promise<LeaseAnswer> {
     const { database, isOutdated } = this.#options
-    const { runs, again } = await database.lease(wants)
-    return { runs: runs.filter((run) => !isOutdated(run, askedAt)), again }
+    const { runs, again } = await database.lease(wants.map((want) => this.#withToken(want)))
+    const outdated = runs.filter((run) => isOutdated(run, askedAt))
+    // Some of them may be as they were: nobody here goes on with them.
+    if (outdated.length > 0) await database.release(outdated)
+    return { runs: runs.filter((run) => !outdated.includes(run)), again }
+  }
+
+  #withToken(want: Want): Want {
+    const queue = this.#options.queue(want.subscription)
+    return queue === undefined ? want : { ...want, memoryToken: queue.token }
   }
 
   async peek(subscriptions: readonly number[]): Promise<boolean> {
@@ -89,9 +98,34 @@ export class SplitSource implements Source {
     // Those of one kind come together: see settlesApart.
     const [first] = settlements
     const { memory, database } = this.#options
-    return first !== undefined && this.settlesApart(first.delivery.run)
-      ? memory.settle(settlements)
-      : database.settle(settlements)
+    if (first === undefined || !this.settlesApart(first.delivery.run)) return database.settle(settlements)
+    if (!settlements.some(({ delivery }) => isAdopted(delivery))) {
+      const answers = await memory.settle(settlements)
+      if (!answers.includes('lost')) return answers
+      return Promise.all(
+        settlements.map((one, place) =>
+          answers[place] === 'lost' ? this.#settleAdopted(one) : answers[place],
+        ),
+      ) as Promise<SettleAnswer[]>
+    }
+    return Promise.all(settlements.map((one) => this.#settleAdopted(one)))
+  }
+
+  /** One whose queue was, or is being, moved to the database while it was under way. */
+  async #settleAdopted(settlement: SettleDelivery): Promise<SettleAnswer> {
+    const { memory, database } = this.#options
+    const adopted = await adoptedOf(settlement.delivery)
+    if (adopted === 'completed') return 'completed'
+    const [answer] =
+      adopted === null
+        ? await memory.settle([settlement])
+        : await database.settle([{ ...settlement, delivery: adopted }])
+    return answer as SettleAnswer
+  }
+
+  /** Its settlement may have to wait for the move of its queue. */
+  settlesAlone(delivery: LeasedDelivery): boolean {
+    return delivery.run instanceof MemoryRun && isAdopted(delivery)
   }
 
   settlesApart(run: LeasedRun): boolean {
@@ -113,21 +147,40 @@ export class SplitSource implements Source {
 
   async heartbeat(beats: readonly Beat[]): Promise<readonly HeldLease[]> {
     const { memory, database } = this.#options
-    const [inMemory, stored] = split(beats, ({ run }) => run)
+    const [allInMemory, stored] = split(beats, ({ run }) => run)
+    const moved = allInMemory.filter(({ run }) => movedOf(run as MemoryRun) !== undefined)
+    const inMemory = allInMemory.filter((beat) => !moved.includes(beat))
     const held = await memory.heartbeat(inMemory)
-    if (stored.length === 0) return held
-    if (inMemory.length === 0) return database.heartbeat(stored)
+    if (allInMemory.length === 0) return database.heartbeat(stored)
     // Without the database what is in memory is held all the same.
-    const unknown = (error: unknown) =>
-      stored.map(({ run }) => ({ run, renewed: false, cancelled: [], unknown: { error, waitMs: 0 } }))
-    return [...held, ...(await database.heartbeat(stored).catch(unknown))]
+    const unknown = (some: readonly Beat[]) => (error: unknown) =>
+      some.map(({ run }) => ({ run, renewed: false, cancelled: [], unknown: { error, waitMs: 0 } }))
+    const renewed = await Promise.all([
+      moved.length === 0 ? [] : this.#heartbeatMoved(moved).catch(unknown(moved)),
+      stored.length === 0 ? [] : database.heartbeat(stored).catch(unknown(stored)),
+    ])
+    return [...held, ...renewed.flat()]
+  }
+
+  /** A run of memory may be several in the database by now: it is held while any of them is, or until that is known. */
+  async #heartbeatMoved(beats: readonly Beat[]): Promise<HeldLease[]> {
+    const moved = beats.map(({ run, begun }) => ({ run, begun, ...movedOf(run as MemoryRun) }))
+    const adopted = moved.flatMap(({ runs = [], begun }) => beatsOf(runs, begun))
+    const leases = adopted.length === 0 ? [] : await this.#options.database.heartbeat(adopted)
+    return moved.flatMap(({ run, runs = [], isOpen = false }) => {
+      const own = leases.filter((lease) => runs.includes(lease.run))
+      if (!isOpen && own.length === 0) return []
+      const renewed = isOpen || own.some((lease) => lease.renewed)
+      return [{ run, renewed, cancelled: own.flatMap((lease) => lease.cancelled) }]
+    })
   }
 
   async release(runs: readonly LeasedRun[]): Promise<void> {
     const { memory, database } = this.#options
     const [inMemory, stored] = split(runs, (run) => run)
     await memory.release(inMemory)
-    if (stored.length > 0) await database.release(stored)
+    const adopted = inMemory.flatMap((run) => movedOf(run as MemoryRun)?.runs ?? [])
+    if (stored.length + adopted.length > 0) await database.release([...stored, ...adopted])
   }
 
   async releaseSome(deliveries: readonly LeasedDelivery[]): Promise<void> {
@@ -137,21 +190,53 @@ export class SplitSource implements Source {
     if (stored.length > 0) await database.releaseSome?.(stored)
   }
 
-  isolate(delivery: LeasedDelivery): Promise<Isolated | undefined> {
-    return this.#sourceOf(delivery).isolate(delivery)
+  /** The runner goes on with the run that it knows: an adopted delivery is alone in its run, or the head of a lane. */
+  async isolate(delivery: LeasedDelivery): Promise<Isolated | undefined> {
+    const { memory, database } = this.#options
+    if (!(delivery.run instanceof MemoryRun)) return database.isolate(delivery)
+    if (isOpenIn(delivery)) return memory.isolate(delivery)
+    const adopted = await adoptedOf(delivery)
+    if (adopted === 'completed') return undefined
+    if (adopted === null) return memory.isolate(delivery)
+    const isolated = await database.isolate(adopted)
+    return isolated && { ...isolated, run: delivery.run }
   }
 
-  completeIn(tx: CallerTransaction, completion: Completion): Promise<boolean> {
-    return this.#sourceOf(completion.delivery).completeIn(tx, completion)
+  async completeIn(tx: CallerTransaction, completion: Completion): Promise<boolean> {
+    const { memory, database } = this.#options
+    const { delivery } = completion
+    if (!(delivery.run instanceof MemoryRun)) return database.completeIn(tx, completion)
+    if (!isAdopted(delivery) || isOpenIn(delivery)) {
+      if (await memory.completeIn(tx, completion)) return true
+      // Its queue may have begun to move meanwhile.
+      if (!isAdopted(delivery)) return false
+    }
+    const adopted = await adoptedOf(delivery)
+    if (adopted === 'completed') return false
+    if (adopted === null) return memory.completeIn(tx, completion)
+    return database.completeIn(tx, { ...completion, delivery: adopted })
   }
 
-  isCompleted(delivery: LeasedDelivery): Promise<boolean> {
-    return this.#sourceOf(delivery).isCompleted(delivery)
+  async isCompleted(delivery: LeasedDelivery): Promise<boolean> {
+    const { memory, database } = this.#options
+    if (!(delivery.run instanceof MemoryRun)) return database.isCompleted(delivery)
+    const adopted = await adoptedOf(delivery)
+    if (adopted === 'completed') return true
+    return adopted === null ? memory.isCompleted(delivery) : database.isCompleted(adopted)
   }
+}
 
-  #sourceOf({ run }: LeasedDelivery): Source {
-    return run instanceof MemoryRun ? this.#options.memory : this.#options.database
-  }
+/** A transaction of its handler has completed it in memory and may be open: the move waits for its end, not the reverse. */
+function isOpenIn(delivery: LeasedDelivery): boolean {
+  const { adoption, completing } = (delivery as MemoryDelivery).entry
+  return completing !== null && adoption?.result === undefined
+}
+
+function beatsOf(runs: readonly LeasedRun[], begun: readonly number[]): Beat[] {
+  return runs.map((run) => ({
+    run,
+    begun: begun.filter((id) => run.deliveries.some(({ event }) => event.id === id)),
+  }))
 }
 
 function split<Item>(

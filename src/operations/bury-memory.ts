@@ -18,8 +18,11 @@ export interface BuryMemoryRequest {
   readonly executionMs: number
 }
 
-/** Makes a dead letter of a delivery, which is durable from now on; false: the queue is another's. */
-export async function buryMemory(db: Database, request: BuryMemoryRequest): Promise<boolean> {
+/** `'not found'`: the queue has no such event any more; `'not ours'`: another process has the queue. */
+export type BuryMemoryAnswer = 'buried' | 'not found' | 'not ours'
+
+/** Makes a dead letter of a delivery, which is durable from now on. */
+export async function buryMemory(db: Database, request: BuryMemoryRequest): Promise<BuryMemoryAnswer> {
   const { subscription, token, eventId, stopsLane, attempt, failures, reason, worker } = request
   const values = [subscription, token, eventId, stopsLane, attempt, failures, reason, worker]
   const timing = [request.startedAfterMs, request.executionMs]
@@ -29,8 +32,9 @@ export async function buryMemory(db: Database, request: BuryMemoryRequest): Prom
       await tx.run(lockAdmissions(db), [])
       await tx.run(queueBehindStatement(db), [subscription, token, stopsLane])
     }
-    const rows = await tx.run(buryStatement(db), [...values, ...timing])
-    return rows.length > 0
+    const [row] = await tx.run<[isFound: boolean]>(buryStatement(db), [...values, ...timing])
+    if (row === undefined) return 'not ours'
+    return row[0] ? 'buried' : 'not found'
   })
 }
 
@@ -61,7 +65,7 @@ const queueBehindStatement = defineStatement(
   from run r`,
 )
 
-/** Where nothing is taken, it was buried before and the answer was lost: then nothing is recorded twice. */
+/** Where nothing is taken, the event was buried before and the answer was lost, or was moved: nothing is recorded twice. */
 const buryStatement = defineStatement(
   'bury_memory',
   `with ${heldMemory},
@@ -100,5 +104,5 @@ const buryStatement = defineStatement(
     on conflict (subscription, ordering_key) where ordering_key is not null and state not in ('delayed', 'held') do update
     set event_ids = excluded.event_ids || r.event_ids, first_id = excluded.first_id, blocked_by = excluded.blocked_by
   )
-  select 1 from held`,
+  select exists (select 1 from taken t where t.event_id = $3) from held`,
 )

@@ -21,6 +21,8 @@ export interface LeaseWant {
   readonly limited: boolean
   /** Also if it is suspended, to see whether its endpoint is back. */
   readonly probe?: boolean
+  /** By which the caller has the queue in its memory: while a process has it, nobody else leases what was stored of it. */
+  readonly memoryToken?: number
 }
 
 export interface LeaseRequest {
@@ -104,6 +106,7 @@ export function leaseValues({ wants, token, worker, begins, tags }: LeaseRequest
     wants.map((want) => want.laneMax),
     wants.map((want) => want.limited),
     wants.map((want) => want.probe ?? false),
+    wants.map((want) => want.memoryToken ?? null),
   ]
   return tags === null ? values : [...values, tags]
 }
@@ -126,12 +129,17 @@ const ready = `
 const wanted = (isWorth: string) => `
   wanted as materialized (
     select w.subscription, w.events_max, w.runs_max, w.suspects, w.lease_ms, w.lane_max, s.drain_fence as fence
-    from unnest($1::int[], $2::int[], $3::int[], $4::boolean[], $5::int[], $9::int[], $10::boolean[], $11::boolean[])
-      as w(subscription, events_max, runs_max, suspects, lease_ms, lane_max, limited, probe)
+    from unnest($1::int[], $2::int[], $3::int[], $4::boolean[], $5::int[], $9::int[], $10::boolean[], $11::boolean[],
+        $12::bigint[])
+      as w(subscription, events_max, runs_max, suspects, lease_ms, lane_max, limited, probe, memory_token)
     join __schema__.subscriptions s on s.no = w.subscription
     where (s.status in ('active', 'draining') or (w.probe and s.status = 'suspended')) and ${isWorth}
       -- a caller that has not yet heard of a limit gets nothing until it has
       and (w.limited or not __schema__.is_limited(s.max_concurrency, s.rate_per_second, s.ramp))
+      -- a process may have older events of the same lanes in its memory, also while it moves them to the database
+      and not exists (
+        select from __schema__.memory_queues m
+        where m.subscription = w.subscription and (m.token = w.memory_token) is not true)
   )`
 
 /** A queue that drains gives out nothing that came later; of lanes, admit lets nothing in. */
@@ -176,11 +184,11 @@ const foundOldest = `
 
 /** The same for a pull worker that wants any of some tags: each tag offers its oldest. */
 const foundTagged = `
-  ${ending('r.tags && $12::text[]')},
+  ${ending('r.tags && $13::text[]')},
   offered as materialized (
     select distinct on (r.id) w.events_max, w.lease_ms, w.lane_max, r.*
     from wanted w
-    cross join unnest($12::text[]) as t(tag)
+    cross join unnest($13::text[]) as t(tag)
     cross join lateral (
       select o.*
       from __schema__.ready_tags g

@@ -11,7 +11,16 @@ export interface MemoryToken {
 /** An event that a queue has in memory, and the lane it is in. */
 export type PlacedEvent = readonly [id: number, laneKey: string | null]
 
+/** Events that are under way in this process: their runs are leased to it from the start. */
+export interface MemoryAdoption {
+  readonly ids: readonly number[]
+  readonly token: number
+  readonly worker: number
+  readonly leaseMs: number
+}
+
 export interface MovePortion extends MemoryToken {
+  readonly adoption?: MemoryAdoption
   /** Whole lanes. */
   readonly ids: readonly number[]
   /** How many events the queue has in memory afterwards. */
@@ -36,7 +45,7 @@ export async function listMemory(
  */
 export async function movePortion(
   db: Database,
-  { subscription, token, ids, left, rowsMax }: MovePortion,
+  { subscription, token, ids, left, rowsMax, adoption }: MovePortion,
 ): Promise<number | undefined> {
   return db.transaction(async (tx) => {
     const held = await tx.run(holdStatement(db), [subscription, token, memoryHeldMs, left])
@@ -56,15 +65,13 @@ export async function movePortion(
     const [positions] = await tx.run<[first: number, second: number]>(positionsStatement(db), [])
     const [first, second] = positions as [number, number]
     await tx.run(requeueStatement(db), [subscription, numberArray(stored), second])
-    await tx.run(sendStatement(db), [subscription, numberArray(stored), first, token])
+    await tx.run(sendStatement(db), [
+      ...[subscription, numberArray(stored), first, token],
+      ...[numberArray(adoption?.ids ?? []), adoption?.token ?? null, adoption?.worker ?? null],
+      adoption?.leaseMs ?? 0,
+    ])
     return stored.length
   })
-}
-
-/** Whether anything is left that a process had in memory. */
-export async function isInMemory(db: Database, subscription: number): Promise<boolean> {
-  const rows = await db.run(leftStatement(db), [subscription])
-  return rows.length > 0
 }
 
 /** Forgets a queue that is kept in memory no more; false: another has it. */
@@ -167,7 +174,8 @@ const requeueStatement = defineStatement(
 /**
  * A lane has one run, whose head may have been tried and may have to wait; what follows is queued in chunks as long as
  * a run. Of what has no lane, each that was tried has a run of its own. What was out when its process vanished, and known
- * to be, is a lease that has ended: the reclaim charges it, and buries it if that was once too often.
+ * to be, is a lease that has ended: the reclaim charges it, and buries it if that was once too often. What is under way in
+ * this process is leased to it, and goes on.
  */
 const sendStatement = defineStatement(
   'send_memory',
@@ -179,27 +187,32 @@ const sendStatement = defineStatement(
         then least(m.due_at, __schema__.clock() + m.wait_ms * interval '1 ms') end as due_at, m.is_begun, m.last_error,
       coalesce(m.last_error_at, __schema__.clock()) as tried_at
   ),
-  ended as (
-    select t.event_id, $4::bigint as token, __schema__.clock() as at, 0 as lease_ms, 1::smallint as granted,
-      array[t.event_id] as begun
+  lease as (
+    select t.event_id, l.token, l.worker, l.lease_ms, __schema__.clock() as at,
+      __schema__.clock() + l.lease_ms * interval '1 ms' as until, 1::smallint as granted, array[t.event_id] as begun
     from taken t
-    where t.is_begun
+    cross join lateral (
+      select $6::bigint as token, $7::int as worker, $8::int as lease_ms where t.event_id = any($5::bigint[])
+      union all
+      select $4::bigint, null, 0 where t.is_begun and t.event_id <> all($5::bigint[])
+    ) as l
   ),
   loose as (
     select t.*, a.alone, row_number() over (partition by a.alone order by t.event_id) - 1 as place
     from taken t
-    cross join lateral (select t.attempts > 0 or t.due_at is not null or t.is_begun as alone) as a
+    left join lease l on l.event_id = t.event_id
+    cross join lateral (select t.attempts > 0 or t.due_at is not null or l.event_id is not null as alone) as a
     where t.lane_key is null
   ),
   loose_sent as (
-    insert into __schema__.runs (subscription, state, event_ids, first_id, due_at, attempts, failures, token, leased_at,
+    insert into __schema__.runs (subscription, state, event_ids, first_id, due_at, attempts, failures, token, worker, leased_at,
       leased_until, lease_ms, granted, begun)
-    select $1, (case when bool_or(l.is_begun) then 'leased' when min(l.due_at) is null then 'ready' else 'deferred' end)
+    select $1, (case when min(e.token) is not null then 'leased' when min(l.due_at) is null then 'ready' else 'deferred' end)
         ::__schema__.run_state,
       array_agg(l.event_id order by l.event_id), min(l.event_id), min(l.due_at), max(l.attempts), max(l.failures),
-      min(e.token), min(e.at), min(e.at), min(e.lease_ms), min(e.granted), min(e.begun)
+      min(e.token), min(e.worker), min(e.at), min(e.until), min(e.lease_ms), min(e.granted), min(e.begun)
     from loose l
-    left join ended e on e.event_id = l.event_id
+    left join lease e on e.event_id = l.event_id
     group by l.alone, case when l.alone then l.place else l.place / 200 end
   ),
   placed as (
@@ -217,13 +230,14 @@ const sendStatement = defineStatement(
   ),
   lanes_sent as (
     insert into __schema__.runs (subscription, state, event_ids, first_id, ordering_key, position, due_at, attempts,
-      failures, token, leased_at, leased_until, lease_ms, granted, begun)
-    select $1, (case when h.is_begun then 'leased' when h.due_at is null then 'ready' else 'deferred' end)::__schema__.run_state,
-      c.event_ids, h.event_id, c.lane_key, c.position, h.due_at, h.attempts, h.failures, e.token, e.at, e.at, e.lease_ms,
-      e.granted, e.begun
+      failures, token, worker, leased_at, leased_until, lease_ms, granted, begun)
+    select $1,
+      (case when e.token is not null then 'leased' when h.due_at is null then 'ready' else 'deferred' end)::__schema__.run_state,
+      c.event_ids, h.event_id, c.lane_key, c.position, h.due_at, h.attempts, h.failures, e.token, e.worker, e.at, e.until,
+      e.lease_ms, e.granted, e.begun
     from chunk c
     join placed h on h.lane_key = c.lane_key and h.place = 0
-    left join ended e on e.event_id = h.event_id
+    left join lease e on e.event_id = h.event_id
     where c.chunk = 0 and not c.is_blocked
   ),
   lanes_queued as (
@@ -237,11 +251,6 @@ const sendStatement = defineStatement(
     t.attempts, t.failures, t.tried_at, t.due_at, t.last_error
   from taken t
   where t.attempts > 0`,
-)
-
-const leftStatement = defineStatement(
-  'is_in_memory',
-  'select 1 from __schema__.memory_queues q where q.subscription = $1',
 )
 
 const forgetStatement = defineStatement(

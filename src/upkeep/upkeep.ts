@@ -43,6 +43,8 @@ export interface UpkeepOptions {
   readonly isAnyLimited: () => boolean
   /** One step of removing what is no longer kept; true: there is more. */
   readonly prune: () => Promise<boolean>
+  /** Moves to the database what vanished processes have left of memory queues; true: there is more. */
+  readonly moveLeft: () => Promise<boolean>
   readonly observe: UpkeepObserver
 }
 
@@ -60,16 +62,19 @@ export class Upkeep {
   readonly #lookout: Lookout
   readonly #overdue: OverdueWatch
   readonly #sleepers: SleeperWatch
+  readonly #moveLeft: () => Promise<boolean>
   readonly #loops: readonly Loop[]
   /** Events to look at, and the look under way. */
   #unrouted: number[] = []
   #looking: Promise<void> | undefined
 
-  constructor({ db, admitter, lookout, overdueAfterMs, isAnyLimited, prune, observe }: UpkeepOptions) {
+  constructor(options: UpkeepOptions) {
+    const { db, admitter, lookout, overdueAfterMs, isAnyLimited, prune, moveLeft, observe } = options
     this.#db = db
     this.#admitter = admitter
     this.#observe = observe
     this.#lookout = lookout
+    this.#moveLeft = moveLeft
     this.#overdue = new OverdueWatch(db, { overdueAfterMs })
     this.#sleepers = new SleeperWatch(db, (sleepers) => observe.asleep(sleepers))
     const loop = (name: string, everyMs: number, step: () => Promise<boolean>, share = 1) =>
@@ -82,6 +87,7 @@ export class Upkeep {
         const { replays } = await this.#lookout.look()
         return replays && this.#stepReplay()
       }),
+      loop('moving what is left of memory queues', 5_000, moveLeft),
       loop('looking for another database server', 10_000, () => this.#findPromotion()),
       loop('cancelling what is owed to nobody', 10_000, () => this.#cancelOrphans()),
       loop('looking for lanes that nothing would wake', 10_000, () => this.#sleepers.look(), sleeperShare),
@@ -103,6 +109,7 @@ export class Upkeep {
   async sweep(): Promise<boolean> {
     const more = await this.#takeBack(await peek(this.#db, []))
     await this.#measure()
+    await this.#moveLeft()
     await this.#findOverdue()
     await this.#sleepers.look()
     await this.#findPromotion()

@@ -110,7 +110,8 @@ describe('conflicts', () => {
         await tx.query(`update notes set note = note || 'x' where id = $1`, [second])
       })
     await Promise.all([append(10, 11, 0), append(11, 10, 1)])
-    expect(runs).toBe(3)
+    // One more each time that the loser is back before the other has noticed that it may go on.
+    expect(runs).toBeGreaterThanOrEqual(3)
     expect([await noteOf(10), await noteOf(11)]).toEqual(['xx', 'xx'])
   })
 

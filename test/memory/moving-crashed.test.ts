@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { storedEvent } from '../../src/domain/stored-event.ts'
 import { claimMemory } from '../../src/operations/claim-memory.ts'
 import { markMemory } from '../../src/operations/mark-memory.ts'
-import { movePortion } from '../../src/operations/move-memory.ts'
+import { forgetMemory, movePortion } from '../../src/operations/move-memory.ts'
 import { persistMemory } from '../../src/operations/persist-memory.ts'
 import { reclaim } from '../../src/operations/reclaim.ts'
 import { type Engine, only, useEngines } from '../operations/reading.ts'
@@ -32,6 +32,7 @@ async function moveCrashed(
   })
   expect(await markMemory(db, { ...claim, eventId: 7 })).toBe(true)
   expect(await movePortion(db, { ...claim, ids, left: 0, rowsMax: 10 })).toBe(2)
+  expect(await forgetMemory(db, claim)).toBe(true)
   return ids
 }
 

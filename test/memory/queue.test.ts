@@ -49,7 +49,7 @@ class World {
   #now = 0
   #ids = 0
   /** In the database: what is unsettled, and up to where all is settled. */
-  #rows = new Map<number, string | null>()
+  #rows = new Map<number, { laneKey: string | null; failures: number }>()
   #checkpoint = 0
   /** What was unsettled, and what settled, when the last page was put together that was written. */
   #persisted = { unsettled: new Set<number>(), settled: new Set<number>() }
@@ -176,11 +176,34 @@ class World {
     if (missing.length > 0) this.faults.push(`not persisted: ${missing}`)
     const again = covers.filter((id) => this.#persisted.settled.has(id))
     if (again.length > 0) this.faults.push(`settled and still there: ${again}`)
+    if (isAnswered && this.#random.chance(0.3)) this.#persistRest()
   }
 
-  #write({ checkpoint, added, settled }: Page): void {
+  /** With nothing under way: from then on the database has everything as it stands. */
+  #persistRest(): void {
+    const { ledger } = this.#queue
+    const unsettled = ledger.first(10_000)
+    const page = ledger.take({ rowsMax: 1_000, charsMax: 1_000_000 })
+    this.#write(page)
+    ledger.saved(page)
+    this.#persisted = {
+      unsettled: new Set(unsettled.map(({ event }) => event.id)),
+      settled: new Set(this.completed),
+    }
+    const isForgotten = ({ event, failures }: Entry) => this.#rows.get(event.id)?.failures !== failures
+    const forgotten = unsettled.filter(isForgotten).map(({ event }) => event.id)
+    if (forgotten.length > 0) this.faults.push(`failures not written: ${forgotten}`)
+  }
+
+  #write({ checkpoint, added, changed, settled }: Page): void {
     this.#checkpoint = Math.max(this.#checkpoint, checkpoint)
-    for (const { event, lane } of added as readonly Entry[]) this.#rows.set(event.id, lane?.key ?? null)
+    const isNew = new Set(added)
+    for (const { event, lane, failures } of added)
+      this.#rows.set(event.id, { laneKey: lane?.key ?? null, failures })
+    for (const entry of changed) {
+      const row = this.#rows.get(entry.event.id)
+      if (row !== undefined && !isNew.has(entry)) row.failures = entry.failures
+    }
     for (const id of settled) this.#rows.delete(id)
     for (const id of this.#rows.keys()) if (id <= this.#checkpoint) this.#rows.delete(id)
   }
@@ -192,8 +215,8 @@ class World {
     this.#queue = this.#open()
     this.completed.clear()
     for (const id of this.#persisted.settled) this.completed.add(id)
-    for (const [id, laneKey] of [...this.#rows].sort(([a], [b]) => a - b)) {
-      const standing = { attempts: 0, failures: 0, dueAtMs: null, lastError: null, isSuspect: false }
+    for (const [id, { laneKey, failures }] of [...this.#rows].sort(([a], [b]) => a - b)) {
+      const standing = { attempts: failures, failures, dueAtMs: null, lastError: null, isSuspect: false }
       this.#queue.restore({ event: eventOf(id), laneKey }, standing)
     }
     this.#ids = Math.max(this.#ids, ...this.#rows.keys())

@@ -1,0 +1,60 @@
+import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
+import type { Entry, MemoryDelivery, MemoryRun } from './entry.ts'
+
+/**
+ * A run in the database that is leased to this process; `'completed'`: the handler's own transaction has completed the
+ * delivery; null: the delivery was not moved along.
+ */
+export type AdoptedAs = LeasedRun | 'completed' | null
+
+/**
+ * What becomes of an attempt that is under way while its queue is moved to the database: the attempt goes on with a run
+ * there, which is leased to this process. Until that is decided its settlement waits.
+ */
+export class Adoption {
+  /** Undefined: not decided yet. */
+  result: AdoptedAs | undefined
+  readonly decided: Promise<AdoptedAs>
+  #decide: (result: AdoptedAs) => void = () => undefined
+
+  constructor() {
+    this.decided = new Promise((resolve) => {
+      this.#decide = resolve
+    })
+  }
+
+  decide(result: AdoptedAs): void {
+    if (this.result !== undefined) return
+    this.result = result
+    this.#decide(result)
+  }
+}
+
+/** Waits for the decision: the delivery as the database knows it, `'completed'`, or null if it is still in memory. */
+export async function adoptedOf(delivery: LeasedDelivery): Promise<LeasedDelivery | 'completed' | null> {
+  const result = (await (delivery as MemoryDelivery).entry.adoption?.decided) ?? null
+  return result === null || result === 'completed' ? result : (result.deliveries[0] as LeasedDelivery)
+}
+
+export function isAdopted(delivery: LeasedDelivery): boolean {
+  return (delivery as MemoryDelivery).entry.adoption !== null
+}
+
+/** Memory must not settle the entry: the database has it, or may have it soon. */
+export function isMoving({ adoption }: Entry): boolean {
+  return adoption !== null && adoption.result !== null
+}
+
+/** What is moved, or is being moved, of a run in memory; undefined: nothing is. */
+export function movedOf(
+  run: MemoryRun,
+): { readonly runs: LeasedRun[]; readonly isOpen: boolean } | undefined {
+  const adoptions = run.deliveries.flatMap(({ entry }) => entry.adoption ?? [])
+  if (adoptions.length === 0) return undefined
+  const results = adoptions.map(({ result }) => result)
+  return {
+    runs: results.flatMap((result) => (typeof result === 'object' && result !== null ? [result] : [])),
+    // What a transaction has completed nobody else can lease.
+    isOpen: results.some((result) => result === undefined || result === 'completed'),
+  }
+}
