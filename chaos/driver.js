@@ -1,5 +1,5 @@
 /** The chaos driver: draws from all operations and all faults, writes one history, and judges it. */
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
@@ -90,13 +90,16 @@ try {
 /** Seeds one after the other, each for its share of the time; what they did is added up. */
 async function runSeeds(options, { only, log }) {
   const reports = []
+  const met = new Set()
   for (let n = 0; n < seeds; n++) {
     const own = { ...options, seed: seed + n }
-    const report = await runChaos({ ...own, secs: secs / seeds, only, faults: values.faults, log })
+    const report = await runChaos({ ...own, met, secs: secs / seeds, only, faults: values.faults, log })
     log(`seed ${own.seed}: ${Math.round(report.secs)} s in all, ${report.violations.length} violations`)
     tellViolations(report)
-    if (report.violations.length > 0) await tellSmallest(report, own)
-    else if (values.damage) console.log(tellDamage(measureDamage(report)).join('\n'))
+    if (report.violations.length > 0) {
+      keep(report, own.seed)
+      await tellSmallest(report, own)
+    } else if (values.damage) console.log(tellDamage(measureDamage(report)).join('\n'))
     const { counts, pairs, violations } = report
     reports.push({ counts, pairs, violations })
   }
@@ -106,6 +109,17 @@ async function runSeeds(options, { only, log }) {
   const isVacuous = isAll && tellMissing(summary)
   if (isVacuous || reports.some(({ violations }) => violations.length > 0)) process.exitCode = 1
   else console.log('held')
+}
+
+/** All that is known of a run that went wrong, for whoever looks into it. */
+function keep({ history, answers, evidence, violations }, ofSeed) {
+  const failed = history.filter(({ kind }) => kind === 'request failed')
+  for (const { url, error, code } of failed)
+    console.log(`  ${JSON.stringify({ url, code, error })}`.slice(0, 1_200))
+  for (const row of evidence ?? []) console.log(`  ${JSON.stringify(row)}`.slice(0, 600))
+  const path = join(tmpdir(), `posthorn-violation-${ofSeed}-${process.pid}.json`)
+  writeFileSync(path, JSON.stringify({ violations, evidence, answers, history }))
+  console.log(`KEPT ${path}`)
 }
 
 /** @returns whether too much of it never happened for a run of that length */

@@ -21,7 +21,7 @@ console.log(`${requests} requests with seed ${seed}`)
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const vitest = fileURLToPath(new URL('../node_modules/vitest/vitest.mjs', import.meta.url))
-const child = spawn(process.execPath, [vitest, 'run', 'test/http/fuzz.test.ts'], {
+const child = spawn(process.execPath, [vitest, 'run', 'test/http/fuzz.long.test.ts'], {
   cwd: root,
   stdio: 'inherit',
   env: { ...process.env, POSTHORN_FUZZ_REQUESTS: requests, POSTHORN_FUZZ_SEED: seed },

@@ -19,7 +19,7 @@ console.log(`${runs} runs of each kind with seed ${seed}`)
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const vitest = fileURLToPath(new URL('../node_modules/vitest/vitest.mjs', import.meta.url))
-const child = spawn(process.execPath, [vitest, 'run', 'test/simulation/simulation.test.ts'], {
+const child = spawn(process.execPath, [vitest, 'run', 'test/simulation/simulation.long.test.ts'], {
   cwd: root,
   stdio: 'inherit',
   env: { ...process.env, POSTHORN_SIMULATION_RUNS: runs, POSTHORN_SIMULATION_SEED: seed },

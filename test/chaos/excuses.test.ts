@@ -30,6 +30,8 @@ describe('the excuses of the checker', () => {
     const prune = (olderThanMs: number) => operated(2, [40, 50], 'prune', { olderThanMs })
     expect(rules([...history, ...prune(0)], gone)).toEqual([])
     expect(rules([...history, ...prune(9_000)], gone)).toEqual(['lost'])
+    const halfway = prune(0).map((line) => ('type' in line ? { ...line, type: 'fail' } : line))
+    expect(rules([...history, ...halfway], gone)).toEqual([])
   })
 
   test('lets the skip of a lane bury whichever event is its head by then', () => {
@@ -48,6 +50,21 @@ describe('the excuses of the checker', () => {
       operated(2, [40, 50], 'lane.skip', { touches: 'lane skip', s: 'plain', key, ids: [11] })
     expect(rules([...history, ...skip('k')], final)).toEqual([])
     expect(rules([...history, ...skip('other')], final)).not.toEqual([])
+  })
+
+  test('counts a failure for a pull worker that ended well after its lease did, and not otherwise', () => {
+    const event = { u: 1, id: 11, s: 'pulled', token: 'a' }
+    const history = [
+      ...published(1, 0, [{ u: 1, id: 11, type: 'pulled.x' }]),
+      { at: 20, kind: 'lease', pid: 7, no: 1, s: 'pulled' },
+      { at: 21, kind: 'leased', pid: 7, no: 1, s: 'pulled', leaseSecs: 1, events: [event] },
+      ...attempted(worker, 1, [22, 1_200_000], event),
+      { at: 1_200_001, kind: 'settle', verb: 'complete', pid: 7, no: 1, ...event },
+    ]
+    const answer = { at: 1_200_002, verb: 'complete', pid: 7, no: 1, ...event }
+    const final = { deliveries: [{ ...delivered(11), subscriber: 'pulled', attempt_count: 1, failures: 1 }] }
+    expect(rules([...history, { ...answer, kind: 'settle refused' }], final)).toEqual([])
+    expect(rules([...history, { ...answer, kind: 'settle ok' }], final)).toEqual(['counter'])
   })
 
   test('knows that leases which nobody began can bury an event, which can then be pruned', () => {
@@ -142,5 +159,20 @@ describe('the excuses of the checker', () => {
     const reset = (from: number) => operated(2, [from, from + 5], 'reset', { touches: 'reset', ids: [11] })
     expect(rules([...history, ...reset(30)])).toEqual(['fence'])
     expect(rules([...history, ...reset(58)])).toEqual([])
+  })
+
+  test('lets a process that handed a marked delivery back too late be charged, and no other', () => {
+    const event = { u: 1, id: 11 }
+    const history = [
+      ...published(1, 0, [event]),
+      ...attempted(worker, 1, [20, 30], event),
+      { at: 31, kind: 'settled', pid: 7, s: 'plain', id: 11, settlement: 'complete' },
+    ]
+    const charged = { deliveries: [{ ...delivered(11), attempt_count: 2, failures: 1 }] }
+    const lost = (pid: number, why: string) => ({ at: 15, kind: 'lost', pid, s: 'plain', id: 11, why })
+    expect(rules(history, charged)).toEqual(['counter'])
+    expect(rules([...history, lost(8, 'its settlement came too late')], charged)).toEqual([])
+    expect(rules([...history, lost(7, 'its settlement came too late')], charged)).not.toEqual([])
+    expect(rules([...history, lost(8, 'its lease could not be renewed')], charged)).not.toEqual([])
   })
 })

@@ -8,18 +8,22 @@ const lateUs = 1_000_000
 
 /**
  * With an asynchronous standby, what was asked for before there was a new primary and answered after the standby had heard the
- * last is as good as unanswered: it may be lost or undone. An event that the standby lacks may have been attempted before, and
+ * last is as good as unanswered: it may be lost or undone, and a lease with it. An event that the standby lacks may have been attempted before, and
  * its publisher may have sent it again: it has another id then, and the first one is nobody's.
  */
 export function withoutLostAnswers(history, { answers, ...times }) {
-  const { frozenAt, promotedAt } = times
+  const { heardAt, promotedAt } = times
   const invokedAt = new Map()
   const stored = new Set(answers.events.map(({ id }) => id))
   const isOfLost = ({ kind, id, at }) => kind === 'begin' && !stored.has(id) && at <= promotedAt + lateUs
-  const isSettled = ({ kind, at }) =>
-    ['settled', 'settle ok'].includes(kind) && at >= frozenAt && at <= promotedAt + lateUs
+  // A memory queue is told by its own process.
+  const isTold = ({ kind, s, at }) =>
+    s !== 'memory' &&
+    ['leased', 'settled', 'served', 'settle ok'].includes(kind) &&
+    at >= heardAt &&
+    at <= promotedAt + lateUs
   return history
-    .filter((record) => !isSettled(record) && !isOfLost(record))
+    .filter((record) => !isTold(record) && !isOfLost(record))
     .map((record) => {
       if (record.kind === 'invoke') invokedAt.set(record.op, record.at)
       const { kind, type, at } = record
@@ -30,16 +34,16 @@ export function withoutLostAnswers(history, { answers, ...times }) {
     })
 }
 
-const mayBeLost = ({ at, invokedAt }, { frozenAt, promotedAt }) => at >= frozenAt && invokedAt <= promotedAt
+const mayBeLost = ({ at, invokedAt }, { heardAt, promotedAt }) => at >= heardAt && invokedAt <= promotedAt
 
-export function judgeFailover(history, { frozenAt, promotedAt, answers, isSynchronous }) {
+export function judgeFailover(history, { heardAt, promotedAt, answers, isSynchronous }) {
   const acked = readAcked(history)
   const twice = givenTwice(acked).map((id) => ({
     id,
     rule: 'id twice',
     text: `event ${id} was acknowledged for two events`,
   }))
-  const lost = lostOf(acked, { frozenAt, promotedAt, answers, isSynchronous }).map(({ id, u }) => ({
+  const lost = lostOf(acked, { heardAt, promotedAt, answers, isSynchronous }).map(({ id, u }) => ({
     ...{ rule: 'lost', s: 'probe', id, text: `event ${id} (number ${u}) was acknowledged and is not stored` },
   }))
   const stands = standsOf(history, { acked, promotedAt })
@@ -53,7 +57,7 @@ export function judgeFailover(history, { frozenAt, promotedAt, answers, isSynchr
   return [...twice, ...lost, ...stands]
 }
 
-export function countFailover(history, { frozenAt, killedAt, promotedAt, answers }) {
+export function countFailover(history, { heardAt, killedAt, promotedAt, answers }) {
   const acked = readAcked(history)
   const before = acked.filter(({ at }) => at < killedAt).map(({ id }) => id)
   const after = acked.filter(({ askedAt }) => askedAt > promotedAt).map(({ id }) => id)
@@ -64,7 +68,10 @@ export function countFailover(history, { frozenAt, killedAt, promotedAt, answers
     unknown: history.filter(
       ({ kind, type, name }) => kind === 'answer' && type === 'info' && name.startsWith('publish'),
     ).length,
-    lost: acked.filter((one) => mayBeLost(one, { frozenAt, promotedAt }) && !stored.has(one.id)).length,
+    // What is in the memory of a process is not in the database.
+    lost: acked.filter(
+      (one) => one.durability !== 'process' && mayBeLost(one, { heardAt, promotedAt }) && !stored.has(one.id),
+    ).length,
     idsTwice: givenTwice(acked).length,
     jumped: after.length === 0 ? 0 : Math.round((largest(after, -1) - largest(before, 1)) / idJump),
     backMs: Math.round((backAtOf(acked, promotedAt) - killedAt) / 1_000),
@@ -88,9 +95,9 @@ function readAcked(history) {
     if (kind !== 'answer' || type !== 'ok' || answers === undefined || !calls.has(op)) continue
     const call = calls.get(op)
     for (const [place, one] of call.events.entries()) {
-      const id = answers[place]?.id
+      const { id, durability } = answers[place] ?? {}
       if (id === undefined || call.undone.includes(one.u)) continue
-      acked.push({ at, id, invokedAt: call.invokedAt, askedAt: firstAskedAt.get(one.u), ...one })
+      acked.push({ at, id, durability, invokedAt: call.invokedAt, askedAt: firstAskedAt.get(one.u), ...one })
     }
   }
   return acked
@@ -107,9 +114,9 @@ function givenTwice(acked) {
 }
 
 /** Of the lanes that nobody touches; for the others the driver's own rule is enough. */
-function lostOf(acked, { frozenAt, promotedAt, answers, isSynchronous }) {
+function lostOf(acked, { heardAt, promotedAt, answers, isSynchronous }) {
   const stored = new Set(answers.events.map(({ id }) => id))
-  const isExcused = (one) => !isSynchronous && mayBeLost(one, { frozenAt, promotedAt })
+  const isExcused = (one) => !isSynchronous && mayBeLost(one, { heardAt, promotedAt })
   return acked.filter((one) => one.type.startsWith('probe.') && !stored.has(one.id) && !isExcused(one))
 }
 

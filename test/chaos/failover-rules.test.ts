@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 
 type Line = Readonly<Record<string, unknown>>
 interface Times {
-  readonly frozenAt: number
+  readonly heardAt: number
   readonly promotedAt: number
   readonly answers: { readonly events: readonly Line[] }
 }
@@ -10,7 +10,7 @@ const { withoutLostAnswers } = (await import(new URL('./failover-rules.js', impo
   withoutLostAnswers: (history: readonly Line[], times: Times) => readonly Line[]
 }
 
-const times = { frozenAt: 100, promotedAt: 200 }
+const times = { heardAt: 100, promotedAt: 200 }
 const answer = { kind: 'answer', op: 1, type: 'ok', at: 110, answers: [{ id: 7 }] }
 const invoke = { kind: 'invoke', op: 1, at: 105 }
 const begin = { kind: 'begin', s: 'pulled', id: 7, u: 1, at: 120 }
@@ -29,4 +29,15 @@ test('what was acknowledged before the standby heard the last counts', () => {
   const early = { ...answer, at: 90 }
   const kept = withoutLostAnswers([invoke, early], { ...times, answers: { events: [] } })
   expect(kept).toContainEqual(early)
+})
+
+test('a lease that the standby may lack holds nothing', () => {
+  const leased = { kind: 'leased', s: 'pulled', at: 110, events: [{ id: 7, token: 'a' }] }
+  const early = { ...leased, at: 90 }
+  expect(withoutLostAnswers([early, leased], { ...times, answers: { events: [{ id: 7 }] } })).toEqual([early])
+})
+
+test('what a memory queue settles is told by its own process, whatever becomes of the server', () => {
+  const settled = { kind: 'settled', s: 'memory', id: 7, at: 110, settlement: 'complete' }
+  expect(withoutLostAnswers([settled], { ...times, answers: { events: [] } })).toEqual([settled])
 })

@@ -19,6 +19,8 @@ import { openWorld } from './world.js'
 
 const lanesPerWay = 3
 const operators = 2
+/** Outcomes that end or hold up a whole process, and with it every lane that it has. */
+const spares = ['crash', 'block']
 /** Operations that halt or change what others go by: how long a lane stands must be the failover's doing alone. */
 const leftAside = /^(queue|subscriber|handler|memory|type|prune|purge|library\.(un)?subscribe|library\.purge)/
 
@@ -32,7 +34,7 @@ const leftAside = /^(queue|subscriber|handler|memory|type|prune|purge|library\.(
 export async function runFailover({ seed, secs, isSynchronous, programs, standstillMs }) {
   const replicas = await startReplicas({ programs })
   try {
-    const world = await openWorld({ connection: replicas.url, seed })
+    const world = await openWorld({ connection: replicas.url, seed, spares })
     const watch = new AbortController()
     void watchDatabase(world, watch.signal)
     try {
@@ -80,7 +82,6 @@ async function failOver(world, replicas, { secs, isSynchronous }) {
   await delay((secs * 1_000) / 2)
   const fields = { fault: 'promote', isSynchronous }
   world.record('fault', { ...fields, phase: 'begins' })
-  const frozenAt = monotonicUs()
   // What an asynchronous standby has not got yet is lost.
   if (!isSynchronous) {
     replicas.link.freeze()
@@ -91,6 +92,7 @@ async function failOver(world, replicas, { secs, isSynchronous }) {
   await delay(random.integer(0, 600))
   await replicas.promote()
   const promotedAt = monotonicUs()
+  const heardAt = await lastHeardAt(replicas.standby)
   world.record('fault', { ...fields, phase: 'ends' })
   // A slow machine needs longer until somebody has published again.
   const isBack = () =>
@@ -103,7 +105,16 @@ async function failOver(world, replicas, { secs, isSynchronous }) {
   while (monotonicUs() < endsAt || !isBack()) await delay(500)
   isEnded = true
   await Promise.all(working)
-  return { frozenAt, killedAt, promotedAt }
+  return { heardAt, killedAt, promotedAt }
+}
+
+/** When the last commit that the standby has was made: whatever was answered before that, it has as well. */
+async function lastHeardAt(standby) {
+  const [{ us }] = await standby.query(
+    'select floor(extract(epoch from pg_last_xact_replay_timestamp()) * 1e6)::float8 as us',
+  )
+  const wallUs = Date.now() * 1_000
+  return monotonicUs() - (wallUs - us)
 }
 
 const ways = [

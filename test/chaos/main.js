@@ -23,6 +23,7 @@ import { openWorld } from './world.js'
  * @param {number} [options.standstillMs] after which what does not move is taken to be stuck
  * @param {string[]} [options.victims] roles of processes that are killed and frozen; default all
  * @param {string[]} [options.stopAt] rules: one that is broken before the faults end is enough
+ * @param {Set<string>} [options.met] pairs of operation and fault that earlier runs have met: the others are aimed at
  * @param {string} [options.bug] a planted one: see bugs.js
  */
 export async function runChaos(options) {
@@ -55,11 +56,32 @@ export async function runChaos(options) {
     const answers = await readAnswers(world)
     world.keepAnswers(answers)
     const violations = [...drained.violations, ...judge(world.history(), answers)]
-    return report(world, { violations, startedAt, answers, names: [...names, ...bursts] })
+    const evidence = await readEvidence(world, violations)
+    return {
+      ...report(world, { violations, startedAt, answers, names: [...names, ...bursts] }),
+      evidence,
+    }
   } finally {
     watch.abort()
     await world.close()
   }
+}
+
+const evidenceMax = 5
+const tables = ['audit', 'dead_letters', 'events']
+
+/** What the tables say of the events concerned: the schema is dropped when the run is over. */
+async function readEvidence(world, violations) {
+  const ids = [...new Set(violations.flatMap(({ id }) => id ?? []))].slice(0, evidenceMax)
+  if (ids.length === 0) return []
+  const found = []
+  for (const table of tables) {
+    const key = table === 'events' ? 'id' : 'event_id'
+    const text = `select to_jsonb(t) - 'event_snapshot' - 'subscription_snapshot' - 'payload' as row
+      from __schema__.${table} t where t.${key} = any($1)`
+    for (const { row } of await world.query(text, [ids])) found.push({ table, ...row })
+  }
+  return found
 }
 
 const prolongedMax = 8

@@ -21,7 +21,8 @@ const persistMax = 900
 const isKept = process.env.POSTHORN_CHAOS_KEEP !== undefined
 
 export async function openWorld(options) {
-  const { connection, server, seed, bug, bouncer, victims, servers = 2 } = options
+  const { connection, server, seed, bug, bouncer, victims, servers = 2, spares = [] } = options
+  const { met = new Set() } = options
   const schema = `chaos_${process.pid}_${++worlds}`
   const directory = mkdtempSync(join(tmpdir(), 'posthorn-chaos-'))
   const path = join(directory, 'history.jsonl')
@@ -61,14 +62,14 @@ export async function openWorld(options) {
     harmed: new Set(),
     lasting: new Set(),
     /** Pairs of operation and fault that have met: the others are aimed at. */
-    met: new Set(),
+    met,
     clockOffsetMs: 0,
     clockOffsetMsMax: 0,
     nowMs: () => Date.now() + world.clockOffsetMs,
     nextUid: counter(),
     nextBurst: counter(),
     shared: () => ({
-      ...{ schema, seed, bug, record: path, calm: state.calm, ports },
+      ...{ schema, seed, bug, record: path, calm: state.calm, ports, spares },
       hub: { secretKey, allowCidrs: '127.0.0.0/8' },
     }),
     /**

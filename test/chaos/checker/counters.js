@@ -114,14 +114,15 @@ function findWrongCounts(model, { deliveries }) {
     if (publication === undefined) continue
     const isRemote = remote.includes(s) || s === 'polled'
     if (isRemote && mayHaveBeenLeased(model, publication, { s, id })) continue
-    const isHarmed = wasHarmed(model, publication, { s, attempts })
+    const isHarmed =
+      wasHarmed(model, publication, { s, attempts }) || wasLostUnbegun(model, { s, id, attempts })
     const most =
       isHarmed && hookNames.includes(s) ? Number.POSITIVE_INFINITY : attempts.length + (isHarmed ? 1 : 0)
     if (told > most) {
       const text = `${s} event ${id} tells ${told} attempts of which ${attempts.length} began`
       found.push({ rule: 'counter', s, id, text })
     }
-    const failedMost = isHarmed ? most : attempts.filter(({ outcome }) => outcome !== 'ok').length
+    const failedMost = isHarmed ? most : attempts.filter(mayHaveFailed).length
     if (failures > failedMost) {
       const text = `${s} event ${id} tells ${failures} failures of which ${failedMost} happened`
       found.push({ rule: 'counter', s, id, text })
@@ -129,6 +130,10 @@ function findWrongCounts(model, { deliveries }) {
   }
   return found
 }
+
+/** A pull worker that ends well after its lease did is refused, and the end of the lease was a failure. */
+const mayHaveFailed = ({ outcome, token, isSettled }) =>
+  outcome !== 'ok' || (token !== undefined && !isSettled)
 
 /**
  * An attempt that a process died with may be counted though nobody saw it begin. A request that never reaches its receiver is
@@ -142,6 +147,17 @@ function wasHarmed(model, publication, { s, attempts }) {
     return isDoubtful(model, concerned(model, one), from, (one.endedAt ?? one.begunAt) + 1_000_000)
   })
 }
+
+/**
+ * A delivery that was out when its process vanished is marked as begun before its handler is called. If the answer to the mark
+ * gets lost, the handler is not called, and the attempt is charged when the lease ends, unless the hand-back comes in time.
+ */
+function wasLostUnbegun({ losses }, { s, id, attempts }) {
+  const isUnbegun = ({ pid }) => !attempts.some((one) => one.pid === pid)
+  const refused = losses.filter((one) => one.s === s && one.id === id && one.why === handedBackLate)
+  return refused.some(isUnbegun)
+}
+const handedBackLate = 'its settlement came too late'
 
 /** Where nothing waits, nothing is left in the tables of what waits. */
 function findGrowth({ left = {} }, waiting) {

@@ -47,8 +47,9 @@ export function readModel(history) {
     if (model.changesBy.has(operation.s)) model.changesBy.get(operation.s).push(operation)
     else model.changesBy.set(operation.s, [operation])
   }
+  // A prune that fails has done what it did before: it has many statements.
   model.removals = [...model.operations.values()].filter(
-    ({ name, type, defined }) => type !== 'fail' && (name === 'prune' || defined?.keepMs !== undefined),
+    ({ name, type, defined }) => name === 'prune' || (type !== 'fail' && defined?.keepMs !== undefined),
   )
   indexTroubles(model)
   indexTouches(model)

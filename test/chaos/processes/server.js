@@ -32,12 +32,26 @@ hub.events.on('settled', ({ subscription: s, eventId: id, settlement }) => {
 })
 const keys = new KeyRing({ db, adminKey: undefined })
 await hub.start()
-const api = await startApi({ hub, keys, log: hub.log, address: { host: '127.0.0.1', port: config.port } })
+const api = await startApi({
+  ...{ hub, keys, address: { host: '127.0.0.1', port: config.port } },
+  log: withErrors(hub.log, record),
+})
 
 process.once('SIGTERM', stop)
 // A second signal during a slow stop must not end the process by its default action.
 process.on('SIGTERM', () => undefined)
 process.send('ready')
+
+/** What a 500 was about is only in the log. */
+function withErrors(log, tell) {
+  const error = (details, message) => {
+    const { err, ...rest } = details ?? {}
+    if (message === 'A request failed')
+      tell('request failed', { ...rest, error: String(err?.stack ?? err).slice(0, 2_000), code: err?.code })
+    log.error(details, message)
+  }
+  return new Proxy(log, { get: (target, name) => (name === 'error' ? error : target[name]) })
+}
 
 async function stop() {
   await api.stop()
