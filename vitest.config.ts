@@ -1,17 +1,38 @@
 import { defineConfig } from 'vitest/config'
 
+/** What takes long by its nature: `npm run test:long`. Each kind has a short one of its own in `npm test`. */
+const long = 'test/**/*.long.test.ts'
+/** They replace modules for themselves, which the files that share a process would notice. */
+const alone = ['test/chaos/planted-bugs.test.ts']
+
+const shared = {
+  pool: 'forks',
+  // One more than cores: tests wait for timers and for the server a fifth of the time.
+  maxWorkers: 3,
+  // Some tests do ten thousand rounds: generous, so that a busy machine does not fail them.
+  testTimeout: 240_000,
+  hookTimeout: 60_000,
+  // The usual second is too short on a busy machine.
+  expect: { poll: { timeout: 20_000 } },
+} as const
+
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
     globalSetup: ['test/support/server.ts'],
     reporters: ['default', './test/support/summary-reporter.ts'],
-    pool: 'forks',
-    // One more than cores: tests wait for timers and for the server a fifth of the time.
-    maxWorkers: 3,
-    // Some tests do ten thousand rounds: generous, so that a busy machine does not fail them.
-    testTimeout: 240_000,
-    hookTimeout: 60_000,
-    // The usual second is too short on a busy machine.
-    expect: { poll: { timeout: 20_000 } },
+    projects: [
+      {
+        test: {
+          ...shared,
+          name: 'short',
+          include: ['test/**/*.test.ts'],
+          exclude: [long, ...alone],
+          // Else each of 230 files loads all of the code anew, which takes longer than most of them.
+          isolate: false,
+        },
+      },
+      { test: { ...shared, name: 'alone', include: alone } },
+      { test: { ...shared, name: 'long', include: [long] } },
+    ],
   },
 })

@@ -32,7 +32,7 @@ const rings: Record<string, readonly string[]> = {
   directory: ['operations', 'domain', 'db'],
   pull: ['pull', 'portions', 'operations', 'upkeep', 'domain', 'db', 'directory', 'lease-source', 'observe'],
   push: ['push', 'dispatch', 'webhooks', 'consume', 'operations', 'upkeep', 'domain', 'db', 'directory'],
-  memory: ['memory', 'batcher', 'operations', 'domain', 'db', 'consume', 'observe'],
+  memory: ['memory', 'batcher', 'stop-each', 'operations', 'domain', 'db', 'consume', 'observe'],
   roster: ['push', 'memory', 'consume', 'operations', 'domain', 'db', 'observe', 'portions'],
   refresher: [],
   readiness: ['domain'],

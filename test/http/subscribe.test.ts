@@ -45,23 +45,6 @@ test('a call that asks for many gets them, though they were published one by one
   expect(idsOf(await pulling.leaseMany(30))).toEqual(apart.slice(30))
 })
 
-test('one call gets at most some 16 MB, and what is beyond that is there for the next', async () => {
-  const pulling = await open()
-  const payload = 'x'.repeat(1_000_000)
-  const ids: number[] = []
-  for (let call = 0; call < 2; call++) ids.push(...(await pulling.publishMany(20, { payload })))
-  const leased: number[][] = []
-  while (leased.flat().length < ids.length) {
-    const { status, json } = await pulling.subscribe({ limit: 1000 })
-    expect(status).toBe(200)
-    leased.push(json.map((event: Json) => event.id))
-    for (const { attempt } of json) expect(attempt).toBe(1)
-  }
-  expect(Math.max(...leased.map((call) => call.length))).toBe(17)
-  expect(leased.flat().sort((a, b) => a - b)).toEqual(ids)
-  expect((await pulling.subscribe({ limit: 1000 })).status).toBe(204)
-})
-
 test('one call gets at most one event of each ordering key', async () => {
   const pulling = await open()
   const [a1, a2] = (await pulling.publishMany(2, { ordering_key: 'a' })) as [number, number]

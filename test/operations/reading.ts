@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect } from 'vitest'
+import { expect } from 'vitest'
 import type { Queryable } from '../../src/db/database.ts'
 import { migrate } from '../../src/db/migrate.ts'
 import type { PostgresDatabase } from '../../src/db/postgres.ts'
@@ -9,7 +9,7 @@ import { lease } from '../../src/operations/lease.ts'
 import { publish } from '../../src/operations/publish.ts'
 import { type SettleRequest, settle } from '../../src/operations/settle.ts'
 import { registerWorker } from '../../src/operations/workers.ts'
-import { createTestDatabase, type TestDatabase } from '../support/database.ts'
+import { useDatabase } from '../support/database.ts'
 
 /** An engine without any process around it: each step is taken by hand. */
 export interface Engine {
@@ -32,16 +32,9 @@ export interface Engine {
 
 /** One database per test file, one schema per engine. */
 export function useEngines(name: string): () => Promise<Engine> {
-  let database: TestDatabase
-  let schemas = 0
-  beforeAll(async () => {
-    database = await createTestDatabase(name)
-  })
-  afterAll(async () => {
-    await database.drop()
-  })
+  const database = useDatabase(name)
   return async () => {
-    const db = await database.open({ schema: `t${++schemas}`, poolMax: 2 })
+    const db = await database.open({ schema: database.freshSchema(), poolMax: 2 })
     await migrate(db)
     return engineOn(db)
   }

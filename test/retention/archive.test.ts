@@ -57,7 +57,7 @@ test('every record is in a file before it is gone', async () => {
   })
   const names = await readdir(archiveDirectory)
   expect(names).toEqual([
-    expect.stringMatching(/^k\d+-audit-0000000000000001-0000000000000003-[0-9a-f]{8}\.jsonl\.gz$/),
+    expect.stringMatching(/^t\d+-audit-0000000000000001-0000000000000003-[0-9a-f]{8}\.jsonl\.gz$/),
   ])
 })
 

@@ -24,14 +24,13 @@ export function useKept(name: string): {
 } {
   const hubs = useHubs(name)
   const opened: PostgresDatabase[] = []
-  let schemas = 0
   afterEach(async () => {
     await Promise.all(opened.splice(0).map((db) => db.close()))
   })
   return {
     hubs,
     async open(options = {}) {
-      const schema = `k${++schemas}`
+      const schema = hubs.freshSchema()
       const test = await hubs.open({ schema, ...options })
       const db = await openPostgres({ connection: hubs.connection, schema, poolMax: 2 })
       opened.push(db)

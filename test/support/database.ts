@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import pg from 'pg'
-import { inject } from 'vitest'
+import { afterAll, beforeAll, inject, type RunnerTestSuite } from 'vitest'
 import { openPostgres, type PostgresDatabase, type PostgresOptions } from '../../src/db/postgres.ts'
 import type { ServerAddress } from './server.ts'
+import { createEmpty, createWithSchemas, dropDatabase, schemaName } from './template.ts'
 
 export interface TestDatabase {
   readonly connection: ServerAddress
@@ -13,12 +13,15 @@ export interface TestDatabase {
   drop(): Promise<void>
 }
 
-/** A database of its own, so that test files can run side by side. */
-export async function createTestDatabase(name = 'test'): Promise<TestDatabase> {
+/** A database of its own, so that test files can run side by side. It is empty, or has migrated schemas. */
+export async function createTestDatabase(
+  name = 'test',
+  { schemas = 0 }: { schemas?: number } = {},
+): Promise<TestDatabase> {
   const server = inject('postgres')
   const database = `posthorn_${name}_${randomBytes(6).toString('hex')}`
-  // template0 is never in use, while a copy of template1 fails if anybody is connected to it.
-  await administer(server, `create database ${database} template template0`)
+  if (schemas === 0) await createEmpty(server, database)
+  else await createWithSchemas(server, { database, run: inject('run'), schemas })
   const connection = { ...server, database }
   const opened: PostgresDatabase[] = []
   return {
@@ -31,17 +34,39 @@ export async function createTestDatabase(name = 'test'): Promise<TestDatabase> {
     },
     async drop() {
       await Promise.all(opened.map((postgres) => postgres.close()))
-      await administer(server, `drop database if exists ${database} with (force)`)
+      await dropDatabase(server, database)
     },
   }
 }
 
-async function administer(server: ServerAddress, statement: string): Promise<void> {
-  const client = new pg.Client({ ...server })
-  await client.connect()
-  try {
-    await client.query(statement)
-  } finally {
-    await client.end()
+export interface FileDatabase extends Pick<TestDatabase, 'connection' | 'open'> {
+  /** The name of a schema that no test has used. Most are migrated already; whoever opens it migrates the others. */
+  freshSchema(): string
+}
+
+/** One database for a test file, with a migrated schema for each of its tests. */
+export function useDatabase(name: string): FileDatabase {
+  let database: TestDatabase
+  let schemas = 0
+  // biome-ignore lint/correctness/noEmptyPattern: vitest wants to see which fixtures a hook takes, and these are none
+  beforeAll(async ({}, file) => {
+    database = await createTestDatabase(name, { schemas: countTests(file.tasks) })
+  })
+  afterAll(() => database.drop())
+  return {
+    get connection() {
+      return database.connection
+    },
+    open: (options) => database.open(options),
+    freshSchema: () => schemaName(++schemas),
   }
+}
+
+type Tasks = RunnerTestSuite['tasks']
+
+/** Only those that will run: not those that a filter leaves out. */
+function countTests(tasks: Tasks): number {
+  return tasks
+    .filter(({ mode }) => mode !== 'skip' && mode !== 'todo')
+    .reduce((count, task) => count + (task.type === 'suite' ? countTests(task.tasks) : 1), 0)
 }

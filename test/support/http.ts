@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll } from 'vitest'
+import { afterEach } from 'vitest'
 import type { PosthornOptions } from '../../src/config.ts'
 import { openPostgres, type PostgresDatabase } from '../../src/db/postgres.ts'
 import { apiRoutes } from '../../src/http/routes/index.ts'
@@ -7,7 +7,7 @@ import { KeyRing } from '../../src/key-ring.ts'
 import { createLogger, type Logger } from '../../src/observe/log.ts'
 import { observeRequests } from '../../src/observe/requests.ts'
 import { type TestPosthorn, testPosthorn } from '../../src/testing/index.ts'
-import { createTestDatabase, type TestDatabase } from './database.ts'
+import { type TestDatabase, useDatabase } from './database.ts'
 
 export interface TestServer extends TestPosthorn {
   readonly url: string
@@ -49,25 +49,21 @@ export interface ServerFactory {
 
 /** One database per test file, one schema per server. */
 export function useServers(name: string): ServerFactory {
-  let database: TestDatabase
-  let schemas = 0
+  const database = useDatabase(name)
   const closing: (() => Promise<unknown>)[] = []
-  beforeAll(async () => {
-    database = await createTestDatabase(name)
-  })
   afterEach(async () => {
     for (const close of closing.splice(0).reverse()) await close()
   })
-  afterAll(() => database.drop())
   return {
     async open(setup = {}) {
       const connection = setup.connection ?? database.connection
-      const options = { database: connection, schema: `t${++schemas}`, poolMax: 5, ...setup.hub }
+      const schema = setup.hub?.schema ?? database.freshSchema()
+      const options = { database: connection, poolMax: 5, ...setup.hub, schema }
       const test = await testPosthorn(options)
       closing.push(() => test.hub.stop({ graceMs: 100 }))
       await test.hub.start()
-      const db = await database.open({ schema: options.schema, poolMax: 2 })
-      const keysDb = await openPostgres({ connection, schema: options.schema, poolMax: 2 })
+      const db = await database.open({ schema, poolMax: 2 })
+      const keysDb = await openPostgres({ connection, schema, poolMax: 2 })
       closing.push(() => keysDb.close())
       return serve(test, { db, keysDb }, setup, closing)
     },

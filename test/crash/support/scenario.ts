@@ -16,7 +16,7 @@ export interface ScenarioReport {
 }
 
 /** Many processes on a machine that others use as well: whoever is slow is not yet wrong. */
-export const patience = { timeout: 180_000 }
+export const patience = { timeout: 600_000 }
 
 export type Scenario = (options: ScenarioOptions) => Promise<ScenarioReport>
 

@@ -81,7 +81,10 @@ class Session {
   async run(plans: fc.Arbitrary<Plan>, { requests, seed, isTimekeeper }: Work): Promise<void> {
     let sent = 0
     for (let block = 0; sent < requests; block++) {
-      for (const plan of fc.sample(plans, { seed: seed + block, numRuns: blockSize })) {
+      for (const plan of fc.sample(plans, {
+        seed: seed + block,
+        numRuns: Math.min(blockSize, requests - sent),
+      })) {
         if (sent >= requests) break
         const stored = await this.#ask(plan)
         sent += stored === undefined ? 1 : 2

@@ -1,0 +1,4 @@
+import { testCatching } from './catching.ts'
+import { seededBugs } from './seeded-bugs.ts'
+
+testCatching(seededBugs)
