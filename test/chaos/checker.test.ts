@@ -103,6 +103,12 @@ describe('the checker of the chaos driver', () => {
       { at: 45, kind: 'answer', type: 'ok', ...move },
     ]
     expect(rules([...history, ...moved])).toEqual([])
+    const jump = { kind: 'fault', fault: 'clock.forward', stepMs: 3_600_000 }
+    const jumped = [
+      { at: 44, ...jump, phase: 'begins' },
+      { at: 45, ...jump, phase: 'ends' },
+    ]
+    expect(rules([...history, ...jumped])).toEqual([])
   })
 
   test('does not take the settlement of one attempt for the end of the next', () => {

@@ -5,10 +5,8 @@ test(
   'an API that is killed stores every acknowledged event once, and loses nothing that its clients send again',
   patience,
   async () => {
-    const { counts, violations } = await runScenario('kill-api', { seed: 5, secs: 5 })
+    const vital = ['killsThatHitAPublish', 'unknownFates', 'replays', 'abandoned']
+    const { violations } = await runScenario('kill-api', { seed: 5, secs: 5, vital })
     expect(violations).toEqual([])
-    for (const what of ['killsThatHitAPublish', 'unknownFates', 'replays', 'abandoned']) {
-      expect(counts[what], what).toBeGreaterThan(0)
-    }
   },
 )

@@ -5,9 +5,11 @@ test(
   'a database that is killed loses no acknowledged publish, and nothing settled runs again',
   patience,
   async () => {
-    const { counts, violations } = await runScenario('kill-database', { seed: 3, secs: 4 })
+    const { violations } = await runScenario('kill-database', {
+      seed: 3,
+      secs: 4,
+      vital: ['outagesThatHitALease', 'acknowledged'],
+    })
     expect(violations).toEqual([])
-    expect(counts.outagesThatHitALease).toBeGreaterThan(0)
-    expect(counts.acknowledged).toBeGreaterThan(0)
   },
 )

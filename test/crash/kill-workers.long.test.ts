@@ -5,11 +5,12 @@ test(
   'no acknowledged event is lost or runs twice while its lease holds, though workers are killed',
   patience,
   async () => {
-    const { counts, violations } = await runScenario('kill-workers', { seed: 11, secs: 5 })
+    const { violations } = await runScenario('kill-workers', {
+      seed: 11,
+      secs: 5,
+      vital: ['killsThatHitALease', 'takenBack', 'repeats'],
+    })
     expect(violations).toEqual([])
-    expect(counts.killsThatHitALease).toBeGreaterThan(0)
-    expect(counts.takenBack).toBeGreaterThan(0)
-    expect(counts.repeats).toBeGreaterThan(0)
   },
 )
 
@@ -17,12 +18,12 @@ test(
   'every lane keeps its order through failures, snoozes, burials, batches and kills',
   patience,
   async () => {
-    const { counts, violations } = await runScenario('lanes', { seed: 4, secs: 4 })
+    const { counts, violations } = await runScenario('lanes', {
+      seed: 4,
+      secs: 4,
+      vital: ['killsThatHitALease', 'lanesOfSeveralProcesses', 'failed', 'snoozed', 'buried', 'repeats'],
+    })
     expect(violations).toEqual([])
     expect(counts.lanes).toBe(64)
-    expect(counts.killsThatHitALease).toBeGreaterThan(0)
-    expect(counts.lanesOfSeveralProcesses).toBeGreaterThan(0)
-    for (const outcome of ['failed', 'snoozed', 'buried', 'repeats'])
-      expect(counts[outcome]).toBeGreaterThan(0)
   },
 )

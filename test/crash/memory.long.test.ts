@@ -5,11 +5,15 @@ test(
   'a memory queue loses exactly what came after its last persist, wherever its process is killed',
   patience,
   async () => {
-    const { counts, violations } = await runScenario('memory', { seed: 5, secs: 0, every: 8, killsMax: 8 })
+    const { counts, violations } = await runScenario('memory', {
+      seed: 5,
+      secs: 0,
+      every: 8,
+      killsMax: 8,
+      vital: ['killsAtACommit', 'settled'],
+    })
     expect(violations).toEqual([])
     expect(counts.kills).toBeGreaterThan(5)
-    expect(counts.killsAtACommit).toBeGreaterThan(0)
-    expect(counts.settled).toBeGreaterThan(0)
     expect(counts.mostLost).toBeLessThanOrEqual(counts.lostMax as number)
   },
 )

@@ -5,10 +5,13 @@ test(
   'publishers on many keys in opposite orders deadlock neither with each other nor with settlements',
   patience,
   async () => {
-    const { counts, violations } = await runScenario('opposite-orders', { seed: 1, secs: 2 })
+    const { counts, violations } = await runScenario('opposite-orders', {
+      seed: 1,
+      secs: 2,
+      vital: ['transactions'],
+    })
     expect(violations).toEqual([])
     expect(counts.deadlocks).toBe(0)
-    expect(counts.transactions).toBeGreaterThan(0)
   },
 )
 
@@ -16,9 +19,11 @@ test(
   '64 publishers of several processes with one idempotency key make one event, also if the first rolls back',
   patience,
   async () => {
-    const { counts, violations } = await runScenario('one-key', { seed: 1, secs: 1.5 })
+    const { violations } = await runScenario('one-key', {
+      seed: 1,
+      secs: 1.5,
+      vital: ['rolledBack', 'roundsThatWaitedForTheFirst'],
+    })
     expect(violations).toEqual([])
-    expect(counts.rolledBack).toBeGreaterThan(0)
-    expect(counts.roundsThatWaitedForTheFirst).toBeGreaterThan(0)
   },
 )

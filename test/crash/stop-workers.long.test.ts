@@ -5,10 +5,13 @@ test(
   'workers that are told to stop under load leave no lease behind and count no attempt',
   patience,
   async () => {
-    const { counts, violations } = await runScenario('stop-workers', { seed: 5, secs: 0, stops: 6 })
+    const { counts, violations } = await runScenario('stop-workers', {
+      seed: 5,
+      secs: 0,
+      stops: 6,
+      vital: ['stopsThatHitALease', 'handedBack'],
+    })
     expect(violations).toEqual([])
     expect(counts.stops).toBeGreaterThanOrEqual(6)
-    expect(counts.stopsThatHitALease).toBeGreaterThan(0)
-    expect(counts.handedBack).toBeGreaterThan(0)
   },
 )

@@ -5,9 +5,13 @@ test(
   'no lane stands still with work waiting when publishes race the settlements that empty it',
   patience,
   async () => {
-    const { counts, violations } = await runScenario('wakeups', { seed: 1, secs: 0, rounds: 5_000 })
+    const { counts, violations } = await runScenario('wakeups', {
+      seed: 1,
+      secs: 0,
+      rounds: 5_000,
+      vital: ['publishedWhileTheLaneWasBusy'],
+    })
     expect(violations).toEqual([])
     expect(counts.rounds).toBeGreaterThanOrEqual(5_000)
-    expect(counts.publishedWhileTheLaneWasBusy).toBeGreaterThan(0)
   },
 )

@@ -11,9 +11,13 @@ test(
   'a thousand that waited for an endpoint come in order and at a growing pace, and none is charged',
   patience,
   async () => {
-    const { counts, violations } = await runScenario('webhook-outage', { seed: 1, secs: 0, events: 1_000 })
+    const { counts, violations } = await runScenario('webhook-outage', {
+      seed: 1,
+      secs: 0,
+      events: 1_000,
+      vital: ['refused'],
+    })
     expect(violations).toEqual([])
-    expect(counts.refused).toBeGreaterThan(0)
     // While it is away it is left alone.
     expect(counts.refused).toBeLessThan(200)
     expect(counts.mostAtOnce).toBeGreaterThan(4)

@@ -6,12 +6,10 @@ test(
   patience,
   async () => {
     const size = { subscribersMax: 3, keys: 16, pauseMs: 300 }
-    const { counts, violations } = await runScenario('webhooks', { seed: 7, secs: 6, ...size })
+    const blows = ['killsThatHitARequest', 'stops', 'lanesOfSeveralProcesses', 'takenBack']
+    const vital = [...blows, 'failed', 'closed', 'repeats', 'skips', 'deadLetters']
+    const { counts, violations } = await runScenario('webhooks', { seed: 7, secs: 6, ...size, vital })
     expect(violations).toEqual([])
     expect(counts.kills).toBeGreaterThanOrEqual(2)
-    const vital = ['killsThatHitARequest', 'stops', 'lanesOfSeveralProcesses', 'takenBack']
-    for (const what of [...vital, 'failed', 'closed', 'repeats', 'skips', 'deadLetters']) {
-      expect(counts[what], what).toBeGreaterThan(0)
-    }
   },
 )

@@ -91,7 +91,9 @@ export function findStaleOwners(model) {
     const movedAt = Math.min(
       ...moves.map(({ invokedAt, answeredAt }) => (answeredAt > first ? invokedAt : Infinity)),
     )
-    const late = begun.filter(({ pid, begunAt }) => pid === former && begunAt > first && begunAt < movedAt)
+    // A clock that jumps ends the successor's claim, and the former owner may claim the queue again.
+    const endedAt = Math.min(movedAt, ...model.jumps.filter(({ to }) => to > first).map(({ from }) => from))
+    const late = begun.filter(({ pid, begunAt }) => pid === former && begunAt > first && begunAt < endedAt)
     // One may have been stopped after it was judged and before it could say that it began.
     if (late.length < 2) return []
     const [{ id }] = late
