@@ -11,7 +11,7 @@ const shared = {
   maxWorkers: 3,
   // Some tests do ten thousand rounds: generous, so that a busy machine does not fail them.
   testTimeout: 240_000,
-  hookTimeout: 60_000,
+  hookTimeout: 240_000,
   // The usual second is too short on a busy machine.
   expect: { poll: { timeout: 20_000 } },
 } as const

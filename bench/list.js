@@ -14,8 +14,8 @@ import { formatNumber, formatRow, median } from './table.js'
 
 const { migrate } = await import('../dist/db/migrate.js')
 const { openPostgres } = await import('../dist/db/postgres.js')
-const { getEvent } = await import('../dist/operations/events.js')
-const { listEvents } = await import('../dist/operations/list-events.js')
+const { getEvent } = await import('../dist/events/get-event.js')
+const { listEvents } = await import('../dist/events/list-events.js')
 
 const askedCount = 7
 const goalMs = 50

@@ -234,7 +234,7 @@ export async function openBacklog(servers, handle = () => undefined) {
     async admit() {
       const [{ openPostgres }, { Admitter }] = await Promise.all([
         import('../dist/db/postgres.js'),
-        import('../dist/operations/admit.js'),
+        import('../dist/engine/admit.js'),
       ])
       const db = await openPostgres({ connection: servers.database, schema })
       const admitter = new Admitter(db)
@@ -288,7 +288,7 @@ const plans =
   'set local jit = off; set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off; set local enable_mergejoin = off; set local enable_nestloop = off'
 
 async function claimStatement(schema, { limit, tags }) {
-  const { leaseStatement, leaseValues } = await import('../dist/operations/lease.js')
+  const { leaseStatement, leaseValues } = await import('../dist/engine/lease.js')
   // By tag one at a time, as `poll` does; else as a runner whose runs are long.
   const want = {
     eventsMax: tags === undefined ? limit : 1,

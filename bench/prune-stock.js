@@ -4,8 +4,8 @@ import { dropSchema, nextSchema } from './server.js'
 const { createPosthorn } = await import('../dist/index.js')
 const { readConfig } = await import('../dist/config.js')
 const { openPostgres } = await import('../dist/db/postgres.js')
-const { Retention } = await import('../dist/retention/retention.js')
-const { Loop } = await import('../dist/upkeep/loop.js')
+const { createRetention } = await import('../dist/retention/retention.js')
+const { Loop } = await import('../dist/core/loop.js')
 const { pruneShare } = await import('../dist/upkeep/upkeep.js')
 
 /** A hub without upkeep that claims, and the loop of upkeep beside it on connections of its own. */
@@ -98,7 +98,7 @@ async function claim(hub) {
 function startPruning(db) {
   const longest = { name: 'none', ms: 0 }
   const observe = { pruned: () => undefined, failed: (error) => fail(error) }
-  const retention = new Retention({ db: timed(db, longest), config: readConfig({}, {}), observe })
+  const retention = createRetention({ db: timed(db, longest), config: readConfig({}, {}), observe })
   let fail
   let succeed
   const promise = new Promise((resolve, reject) => {

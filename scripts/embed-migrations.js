@@ -1,15 +1,17 @@
 // Writes the text of the migrations into the module that the build made of src/db/packaged-migrations.ts.
-import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
+import { readMigrationFolder } from '../dist/db/migration-folder.js'
 
-const folder = new URL('../migrations/', import.meta.url)
 const target = new URL('../dist/db/packaged-migrations.js', import.meta.url)
-const files = readdirSync(folder)
-  .filter((file) => file.endsWith('.sql'))
-  .sort()
-const entries = files.map((file) => [file, readFileSync(new URL(file, folder), 'utf8')])
+const migrations = await readMigrationFolder(new URL('../migrations/', import.meta.url))
 writeFileSync(
   target,
-  `const texts = new Map(${JSON.stringify(entries)})\n\nexport async function packagedMigrations() {\n  return texts\n}\n`,
+  `const texts = new Map(${JSON.stringify([...migrations])})
+
+export async function packagedMigrations() {
+  return texts
+}
+`,
 )
-// It tells of the module that is gone.
+// The source map describes the module that was replaced.
 rmSync(new URL(`${target.href}.map`), { force: true })

@@ -5,10 +5,10 @@ import { openDatabase } from './db/open.ts'
 import type { PostgresDatabase } from './db/postgres.ts'
 import { serverAddresses } from './db/server-address.ts'
 import type { Catalogue } from './domain/catalogue.ts'
+import { setShard } from './engine/shard.ts'
 import { createLogger } from './observe/log.ts'
-import { setShard } from './operations/shard.ts'
-import { Posthorn } from './posthorn.ts'
-import { openVault } from './push/vault-keys.ts'
+import { createHub, type Posthorn } from './posthorn.ts'
+import { openVault } from './webhooks/send/vault-keys.ts'
 
 /** Opens the database, the embedded one if none is named, and brings its schema up to date. */
 export async function createPosthorn<const C extends Catalogue = Catalogue>(
@@ -34,7 +34,7 @@ export async function openPosthorn<const C extends Catalogue = Catalogue>(
     await prepareSchema(db, config)
     const vault = await openVault(config.secretKey, embedded?.dataDirectory)
     const databaseAddresses = await serverAddresses(db)
-    const posthorn = new Posthorn<C>({
+    const posthorn = createHub<C>({
       ...{ config, log, db, embedded, vault, databaseAddresses, catalogue: options.events },
     })
     return { posthorn, db, embedded }

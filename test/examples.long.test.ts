@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { listSubscriptions } from '../src/operations/subscriptions.ts'
+import { listSubscriptions } from '../src/subscriptions/subscriptions.ts'
 import { createTestDatabase, type TestDatabase } from './support/database.ts'
 import { useServers } from './support/http.ts'
 

@@ -8,17 +8,11 @@ import { migrate } from '../db/migrate.ts'
 import type { OpenedDatabase } from '../db/open.ts'
 import type { PostgresDatabase } from '../db/postgres.ts'
 import { isLocalName } from '../http/gate.ts'
-import { checkAdminKey } from '../key-ring.ts'
-import { anyKeys } from '../operations/api-keys.ts'
+import { anyKeys } from '../keys/api-keys.ts'
+import { checkAdminKey } from '../keys/key-ring.ts'
 import { withDatabase } from './database.ts'
-import type { Finding } from './doctor.ts'
 import { describeFailure } from './failure.ts'
-
-/** What of the settings matters to the database. */
-export interface DatabaseSettings extends ServerConfig {
-  readonly dataDirectory: string
-  readonly poolMax: number
-}
+import type { Finding } from './finding.ts'
 
 const clockAheadMsMax = 1_000
 
@@ -40,15 +34,15 @@ export async function checkDirectory(dataDirectory: string): Promise<Finding> {
 }
 
 /** All that can be asked of the database; one finding if it cannot be asked. */
-export async function checkDatabase(settings: DatabaseSettings): Promise<Finding[]> {
-  const { database, dataDirectory } = settings
+export async function checkDatabase(config: ServerConfig): Promise<Finding[]> {
+  const { database, dataDirectory } = config
   try {
     if (database === undefined && !(await hasCluster(dataDirectory))) {
       const { version, kind } = await findMaker(dataDirectory)
       const says = `none yet: PostgreSQL ${version} (${kind === 'path' ? 'from PATH' : kind}) will make it`
-      return [{ check: 'database', state: 'ok', says }, ...(await checkKeys(settings, undefined))]
+      return [{ check: 'database', state: 'ok', says }, ...(await checkKeys(config, undefined))]
     }
-    return await withDatabase({ embedded: 'existing' }, (opened) => ask(opened, settings))
+    return await withDatabase({ embedded: 'existing' }, (opened) => ask(opened, config))
   } catch (error) {
     const fix =
       database === undefined
@@ -58,7 +52,7 @@ export async function checkDatabase(settings: DatabaseSettings): Promise<Finding
   }
 }
 
-async function ask({ db, embedded }: OpenedDatabase, settings: DatabaseSettings): Promise<Finding[]> {
+async function ask({ db, embedded }: OpenedDatabase, config: ServerConfig): Promise<Finding[]> {
   const found = await checkUp(db)
   const schema = await checkSchema(db)
   return [
@@ -66,8 +60,8 @@ async function ask({ db, embedded }: OpenedDatabase, settings: DatabaseSettings)
     ...checkDurability(found),
     schema,
     checkClock(found),
-    checkConnections(found, settings.poolMax),
-    ...(await checkKeys(settings, schema.state === 'ok' ? db : undefined)),
+    checkConnections(found, config.poolMax),
+    ...(await checkKeys(config, schema.state === 'ok' ? db : undefined)),
   ]
 }
 
@@ -138,12 +132,17 @@ function checkConnections({ connections, connectionsMax }: CheckUp, poolMax: num
   const perProcess = poolMax + 1
   const says = `${connections} of ${connectionsMax} are in use, and each process of posthorn takes up to ${perProcess}`
   if (perProcess <= connectionsMax) return { check, state: 'ok', says }
-  return { check, state: 'warn', says, fix: 'raise max_connections on the server, or lower poolMax' }
+  return {
+    check,
+    state: 'warn',
+    says,
+    fix: 'raise max_connections on the server, or lower POSTHORN_POOL_MAX',
+  }
 }
 
 /** Without a schema to ask there are no keys either. */
 async function checkKeys(
-  { host, roles, adminKey }: DatabaseSettings,
+  { host, roles, adminKey }: ServerConfig,
   db: PostgresDatabase | undefined,
 ): Promise<Finding[]> {
   const check = 'keys'

@@ -1,6 +1,6 @@
 import { createServer } from 'node:net'
 import type { ServerConfig } from '../config.ts'
-import type { Finding } from './doctor.ts'
+import type { Finding } from './finding.ts'
 import { readManifest } from './version.ts'
 
 const answerMsMax = 2_000

@@ -1,10 +1,8 @@
 import type { PosthornClient } from '../client/client.ts'
 import type { ClientOptions, Transport } from '../client/transport.ts'
-import { readPort } from '../config.ts'
+import { readCallerConfig, readPort } from '../config.ts'
+import { callerOptions } from '../options/table.ts'
 import { asTyped } from './arguments.ts'
-
-/** What a command that calls a running server reads from the environment. */
-export const serverVariables = ['POSTHORN_URL', 'POSTHORN_KEY', 'PORT']
 
 export async function connect(): Promise<Transport> {
   const { Transport } = await import('../client/transport.ts')
@@ -17,14 +15,15 @@ export async function openClient(): Promise<PosthornClient> {
 }
 
 export function serverUrl(): string {
-  return process.env.POSTHORN_URL || `http://127.0.0.1:${readPort()}`
+  return readCallerConfig().url ?? `http://127.0.0.1:${readPort()}`
 }
 
 function withAddress<T>(open: (options: ClientOptions) => T): T {
-  const { POSTHORN_KEY: apiKey } = process.env
+  const { apiKey } = readCallerConfig()
   try {
-    return open({ url: serverUrl(), ...(apiKey && { apiKey }) })
+    return open({ url: serverUrl(), ...(apiKey !== undefined && { apiKey }) })
   } catch (error) {
-    throw asTyped(error, { url: 'POSTHORN_URL', apiKey: 'POSTHORN_KEY' })
+    const { url, apiKey: key } = callerOptions
+    throw asTyped(error, { url: url.variable, apiKey: key.variable })
   }
 }

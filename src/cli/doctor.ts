@@ -1,15 +1,7 @@
-import { environmentVariables, readConfig, readServerConfig } from '../config.ts'
+import { readServerConfig, serverVariables } from '../config.ts'
 import { readArguments } from './arguments.ts'
 import type { Command, Out } from './command.ts'
-
-/** What one look found. A warning is worth knowing; a failure is in the way. */
-export interface Finding {
-  readonly check: string
-  readonly state: 'ok' | 'warn' | 'fail'
-  readonly says: string
-  /** What to do about it. */
-  readonly fix?: string
-}
+import type { Finding } from './finding.ts'
 
 const help = `posthorn doctor [--json]
 
@@ -23,15 +15,14 @@ Environment: as for posthorn serve, which may be running meanwhile.`
 export const doctor: Command = {
   help,
   async run(args, out) {
-    const { options } = readArguments(args, { known: { json: 'boolean' }, variables: environmentVariables })
-    const server = readServerConfig()
-    const { dataDirectory, database, poolMax } = readConfig({})
+    const { options } = readArguments(args, { known: { json: 'boolean' }, variables: serverVariables })
+    const config = readServerConfig()
     const { checkDatabase, checkDirectory } = await import('./check-database.ts')
     const { checkNode, checkPort } = await import('./check-machine.ts')
     const findings = [checkNode()]
-    if (database === undefined) findings.push(await checkDirectory(dataDirectory))
-    findings.push(...(await checkDatabase({ ...server, dataDirectory, poolMax })))
-    if (server.roles.includes('api')) findings.push(await checkPort(server))
+    if (config.database === undefined) findings.push(await checkDirectory(config.dataDirectory))
+    findings.push(...(await checkDatabase(config)))
+    if (config.roles.includes('api')) findings.push(await checkPort(config))
     const hasFailed = findings.some(({ state }) => state === 'fail')
     if (options.json === undefined) print(findings, out)
     else out(JSON.stringify({ ok: !hasFailed, checks: findings }, null, 2))

@@ -1,8 +1,8 @@
-import { toSendError } from '../dispatch/failure.ts'
-import type { Result } from '../dispatch/outcome.ts'
-import { buildRequest, type WebhookRequest } from '../dispatch/webhook-request.ts'
 import type { Format } from '../domain/endpoint.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
+import { toSendError } from '../webhooks/send/send-failure.ts'
+import type { Result } from '../webhooks/send/webhook-outcome.ts'
+import { buildRequest, type WebhookRequest } from '../webhooks/send/webhook-request.ts'
 import { readManifest } from './version.ts'
 
 export interface ForwarderOptions {

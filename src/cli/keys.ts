@@ -1,7 +1,7 @@
-import { databaseVariables, readServerConfig } from '../config.ts'
+import { databaseVariables, readPort } from '../config.ts'
 import type { PostgresDatabase } from '../db/postgres.ts'
 import { allows, defineKey, type KeyOptions, type Scope } from '../domain/api-key.ts'
-import { type ApiKey, createKey, listKeys, revokeKey } from '../operations/api-keys.ts'
+import { type ApiKey, createKey, listKeys, revokeKey } from '../keys/api-keys.ts'
 import { actor } from './actor.ts'
 import { asTyped, badOption, readArguments, required } from './arguments.ts'
 import type { Command, Out } from './command.ts'
@@ -30,7 +30,7 @@ export const keys: Command = {
     const action = readKeysAction(args)
     const { withDatabase } = await import('./database.ts')
     const { checkSchema, migrate } = await import('../db/migrate.ts')
-    const by = { actor: actor(), url: `http://localhost:${readServerConfig().port}` }
+    const by = { actor: actor(), url: `http://localhost:${readPort()}` }
     await withDatabase({ embedded: action.name === 'create' ? 'any' : 'existing' }, async (opened) => {
       // A server of somebody else's is migrated when that is asked for; our own belongs to this version anyway.
       if (opened.embedded === undefined) await checkSchema(opened.db)

@@ -1,5 +1,4 @@
-import { databaseVariables, readConfig } from '../config.ts'
-import { retentionVariables } from '../domain/retention.ts'
+import { databaseVariables, readConfig, retentionVariables } from '../config.ts'
 import type { Pruned, PruneOptions } from '../retention/retention.ts'
 import { actor } from './actor.ts'
 import { asTyped, readArguments } from './arguments.ts'

@@ -1,8 +1,9 @@
+import { callerVariables as variables } from '../config.ts'
 import { payloadBytesMax } from '../domain/payload.ts'
 import { PosthornError } from '../errors.ts'
 import { badOption, readArguments } from './arguments.ts'
 import type { Command } from './command.ts'
-import { connect, serverVariables as variables } from './connect.ts'
+import { connect } from './connect.ts'
 import { findJsonFault } from './json-fault.ts'
 
 const help = `posthorn publish <type> [<payload>|-] [options]

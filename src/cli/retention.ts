@@ -1,5 +1,5 @@
 import type { RetentionConfig } from '../domain/retention.ts'
-import { Retention } from '../retention/retention.ts'
+import { createRetention, type Retention } from '../retention/retention.ts'
 import { withDatabase } from './database.ts'
 
 /** For the time of one command. Counts and troubles are the command's to tell. */
@@ -13,6 +13,6 @@ export async function withRetention<T>(
     if (embedded === undefined) await checkSchema(db)
     else await migrate(db)
     const ignore = () => undefined
-    return work(new Retention({ db, config, observe: { pruned: ignore, failed: ignore } }))
+    return work(createRetention({ db, config, observe: { pruned: ignore, failed: ignore } }))
   })
 }

@@ -1,6 +1,8 @@
-import { environmentVariables, readServerConfig, type ServerConfig } from '../config.ts'
+import { readServerConfig, type ServerConfig, serverVariables } from '../config.ts'
+import { hubOptions, serverOptions } from '../options/table.ts'
 import { readArguments } from './arguments.ts'
 import { type Command, isLogging, type Out } from './command.ts'
+import { describeVariables } from './describe-options.ts'
 import { HeldOutput } from './held-output.ts'
 import type { Serving } from './serving.ts'
 import { watchSignals } from './signals.ts'
@@ -12,32 +14,12 @@ Runs the HTTP API, sends webhooks and keeps the database in order until SIGTERM,
 finishes what is under way (30 s at most) and ends. A second signal ends it at once.
 
 Environment:
-  PORT                 8080
-  HOST                 127.0.0.1; another address needs an API key (posthorn keys) or POSTHORN_ADMIN_KEY
-  DATABASE_URL         a PostgreSQL server, 14 or later; without it an embedded one is started
-  POSTHORN_DATA_DIR    where the embedded one keeps its data (./posthorn-data)
-  POSTHORN_SCHEMA      the schema that holds all tables (posthorn)
-  POSTHORN_MIGRATE     false: pending migrations are not applied, and it does not start while there are any (true)
-  POSTHORN_POOL_MAX    connections to the database, apart from one that listens (20)
-  POSTHORN_PREPARED    false: no named statements, for PgBouncer before 1.21 in transaction mode (true)
-  POSTHORN_ROLES       what this process does: api, dispatcher, upkeep (all)
-  POSTHORN_ADMIN_KEY   a key that may do everything, 16 characters or more
-  POSTHORN_SECRET_KEY  what secrets are stored encrypted with (openssl rand -base64 32); several with commas between
-                       them, the newest first; the embedded database has one of its own
-  POSTHORN_ALLOW_CIDRS private networks that webhooks may go to, such as 10.0.0.0/8, 127.0.0.1 (none)
-  WEBHOOK_TIMEOUT_MS   how long a webhook may take whose subscriber does not say (10000)
-  BATCH_SIZE           how many deliveries of one subscriber are leased at once, at most (20)
-  POLL_INTERVAL_MS     how often the database is asked for work while there is some (100)
-  POSTHORN_KEEP_FINISHED_MS      how long finished events are kept (7 days)
-  POSTHORN_KEEP_AUDIT_MS         how long the audit is kept, a day at least (7 days)
-  POSTHORN_KEEP_DEAD_LETTERS_MS  how long dead letters are kept (90 days)
-  POSTHORN_ARCHIVE_DIR           where the audit is written to before it goes (nowhere)
-  LOG_LEVEL            silent, fatal, error, warn, info, debug or trace (info)`
+${describeVariables(serverOptions, hubOptions)}`
 
 export const serve: Command = {
   help,
   async run(args, out) {
-    readArguments(args, { variables: environmentVariables })
+    readArguments(args, { variables: serverVariables })
     const config = readServerConfig()
     const signals = watchSignals()
     try {
@@ -53,7 +35,7 @@ async function serveUntil(told: Promise<NodeJS.Signals>, config: ServerConfig, o
   const { createLogger } = await import('../observe/log.ts')
   const { startServing } = await import('./serving.ts')
   const output = new HeldOutput(process.stdout)
-  const log = createLogger(config.logLevel, output)
+  const log = createLogger(config.log, output)
   const serving = await startServing(config, log).catch((error: unknown) => {
     // Whoever asked for a log wants it now more than ever; to all others the error says what is needed.
     if (isLogging()) output.release()

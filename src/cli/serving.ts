@@ -2,9 +2,9 @@ import type { ServerConfig } from '../config.ts'
 import { openPosthorn } from '../create.ts'
 import { PosthornError } from '../errors.ts'
 import { isLocalName } from '../http/gate.ts'
-import { KeyRing } from '../key-ring.ts'
+import { anyKeys } from '../keys/api-keys.ts'
+import { KeyRing } from '../keys/key-ring.ts'
 import type { Logger } from '../observe/log.ts'
-import { anyKeys } from '../operations/api-keys.ts'
 import { type Api, startApi } from './api.ts'
 
 export interface Serving {
@@ -19,10 +19,9 @@ export interface Serving {
 
 /** Starts what the roles ask for. Whatever fails, nothing is left running. */
 export async function startServing(config: ServerConfig, log: Logger): Promise<Serving> {
-  const { database, adminKey, roles } = config
-  const { posthorn: hub, db } = await openPosthorn({
-    ...{ database, log, upkeep: roles.includes('upkeep'), dispatcher: roles.includes('dispatcher') },
-  })
+  const { adminKey, roles, upkeep, dispatcher } = config
+  // The hub reads its other options from the environment, as `config` was.
+  const { posthorn: hub, db } = await openPosthorn({ log, upkeep, dispatcher })
   let keys: KeyRing | undefined
   let api: Api | undefined
   const stop = async () => {

@@ -1,5 +1,4 @@
-import { databaseVariables, readConfig } from '../config.ts'
-import { retentionVariables } from '../domain/retention.ts'
+import { databaseVariables, readConfig, retentionVariables } from '../config.ts'
 import type { Storage } from '../retention/retention.ts'
 import { readArguments } from './arguments.ts'
 import type { Command, Out } from './command.ts'

@@ -6,7 +6,7 @@ import { PosthornHttpError } from './errors.ts'
 import { HoldWatch } from './hold-watch.ts'
 import { HttpSource } from './source.ts'
 import type { Transport } from './transport.ts'
-import type { WorkerConfig } from './worker.ts'
+import type { WorkerConfig } from './worker-config.ts'
 import { describe, observeWorker } from './worker-log.ts'
 
 export interface Loop {
@@ -34,6 +34,7 @@ export function startLoop(transport: Transport, config: WorkerConfig): Loop {
     take: (runs, askedAt) => runner.take(runs, askedAt),
     exhausted: (delivery) =>
       log.warn(describe(delivery, 'no failures are left to it'), 'A delivery was buried'),
+    cancelled: (eventIds) => runner.cancel(pulled.no, eventIds),
   })
   const observe = observeWorker(log)
   const { promise: refused, trouble } = firstRefusal()

@@ -19,6 +19,8 @@ import { toWire } from './wire.ts'
 export interface HttpSourceOptions extends LeasingOptions {
   /** The server has buried it instead of trying again. */
   readonly exhausted: (delivery: LeasedDelivery) => void
+  /** An operator has cancelled these: what of them has not begun must not. */
+  readonly cancelled: (eventIds: readonly number[]) => void
 }
 
 const settlesMax = 2
@@ -101,10 +103,12 @@ export class HttpSource implements Source {
     return held
   }
 
-  /** Whether the queue of a delivery is paused; undefined: it is no longer ours. */
+  /** Whether the queue of a delivery is paused; undefined: it is no longer ours. Hears as well what was cancelled. */
   async isHeld(delivery: LeasedDelivery): Promise<boolean | undefined> {
     const timeoutMs = Math.min(this.#beatMs, askMs)
     const beaten = await this.#beatOnce(delivery as RemoteDelivery, { timeoutMs })
+    const cancelled = beaten?.cancelled_event_ids ?? []
+    if (cancelled.length > 0) this.#options.cancelled(cancelled)
     return beaten && (beaten.held ?? false)
   }
 
@@ -204,7 +208,7 @@ export class HttpSource implements Source {
 }
 
 interface Beaten {
-  /** What an operator has cancelled under the same token. */
+  /** What an operator has cancelled of what this worker holds through the same subscription. */
   readonly cancelled_event_ids?: number[]
   /** Nothing more is to begin. */
   readonly held?: boolean

@@ -8,6 +8,7 @@ import { toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
 import type { Loop } from './loop.ts'
 import type { Transport } from './transport.ts'
+import type { WorkerConfig } from './worker-config.ts'
 import { consoleLog, silentLog, type WorkerLog } from './worker-log.ts'
 
 export interface WorkerOptions {
@@ -42,20 +43,6 @@ type WorkerEvent<C extends Catalogue> =
 export interface StopOptions {
   /** How long handlers may take to end before they are aborted and handed back. Default 30,000. */
   readonly graceMs?: number
-}
-
-/** What the options say, checked. */
-export interface WorkerConfig {
-  readonly workerId: string
-  readonly tags: string | readonly string[] | undefined
-  readonly subscription: string
-  readonly concurrency: number
-  readonly leaseSeconds: number
-  readonly waitSeconds: number
-  readonly timeoutMs: number | null
-  readonly prefetch: boolean
-  readonly log: WorkerLog
-  readonly handler: Handler
 }
 
 /** Leases from the server, attempts, settles: the loop of in-process handlers, over HTTP. */

@@ -1,4 +1,5 @@
-import type { EventAttributes, StoredEventFields } from '../domain/event.ts'
+import type { EventAttributes } from '../domain/event.ts'
+import type { StoredEventFields } from '../domain/stored-event.ts'
 import { attributeName, base64Mark, contentTypePattern, isBase64, isJsonType, noDataMark } from './content.ts'
 import { encodeHeaderValue } from './header.ts'
 

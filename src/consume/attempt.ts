@@ -7,7 +7,7 @@ import { toDetail, toReason } from '../domain/text.ts'
 import { type CallerTransaction, checkTransaction } from '../domain/transaction.ts'
 import { PosthornError } from '../errors.ts'
 import { isConflict } from './conflict.ts'
-import { Halt } from './halt.ts'
+import { LightAbortSignal } from './light-abort-signal.ts'
 import type { HeldRun, Share } from './share.ts'
 import type { Isolated, Source, Timing } from './source.ts'
 
@@ -67,7 +67,7 @@ export class RunningAttempt implements Attempt {
   cancelled = false
   readonly #host: AttemptHost
   #controller: AbortController | undefined
-  #halt: Halt | undefined
+  #halt: LightAbortSignal | undefined
   #chosen: Outcome | 'held' | undefined
   #exchange: ExchangeRecord | undefined
   #completesIn = false
@@ -101,8 +101,8 @@ export class RunningAttempt implements Attempt {
   }
 
   /** The same as `signal`, for many. */
-  get halt(): Halt {
-    this.#halt ??= new Halt()
+  get halt(): LightAbortSignal {
+    this.#halt ??= new LightAbortSignal()
     return this.#halt
   }
 

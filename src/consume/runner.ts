@@ -3,9 +3,9 @@ import { decideSettlement, type Outcome } from '../domain/settlement.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import { type AttemptHost, RunningAttempt, succeeded } from './attempt.ts'
 import { HandBack } from './hand-back.ts'
-import { Keeper, tickMs } from './keeper.ts'
+import { LeaseRenewer, tickMs } from './lease-renewer.ts'
 import { type EndedAttempt, Settlers } from './settler.ts'
-import type { HeldRun, Share } from './share.ts'
+import { databaseNowMs, type HeldRun, type Share } from './share.ts'
 import type { SettleAnswer, SettleDelivery, Source, Want } from './source.ts'
 import { Suspects } from './suspects.ts'
 import { Wakeup, type WakeupOptions } from './wakeup.ts'
@@ -43,13 +43,16 @@ export class Runner {
   readonly #shares = new Map<number, Share>()
   readonly #held = new Set<HeldRun>()
   readonly #attempts = new Set<RunningAttempt>()
-  /** Attempts that complete in a transaction of their handler, which may hold them locked, and are not yet settled. */
+  /**
+   * Attempts whose settlement may have to wait and is not yet stored: they complete in a transaction of their handler, which
+   * may hold them locked, or settle alone.
+   */
   readonly #completing = new Set<RunningAttempt>()
   readonly #host: AttemptHost
   readonly #wakeup: Wakeup
   readonly #settlers: Settlers
   readonly #handBack: HandBack
-  readonly #keeper: Keeper
+  readonly #renewer: LeaseRenewer
   readonly #suspects = new Suspects()
   #unsettled = 0
   #state: 'idle' | 'running' | 'stopping' = 'idle'
@@ -64,7 +67,7 @@ export class Runner {
       source: options.source,
       moving: (attempt) => void this.#completing.add(attempt),
       moved: (attempt, run) => this.#moved(attempt, run),
-      withoutRenewing: (held, work) => this.#keeper.withoutRenewing(held, work),
+      withoutRenewing: (held, work) => this.#renewer.withoutRenewing(held, work),
     }
     this.#wakeup = new Wakeup(options)
     this.#handBack = new HandBack({
@@ -78,7 +81,7 @@ export class Runner {
       trouble: (error) => this.#trouble(error, 'settling'),
       isOver: () => this.#state === 'idle',
     })
-    this.#keeper = new Keeper({
+    this.#renewer = new LeaseRenewer({
       source: options.source,
       held: this.#held,
       attempts: this.#attempts,
@@ -178,7 +181,7 @@ export class Runner {
 
   #trouble(error: unknown, doing: string): void {
     this.#options.observe.trouble(error, doing)
-    this.#keeper.doubt()
+    this.#renewer.doubt()
   }
 
   /** Leases what the shares want. Whether there may be more at once. */
@@ -234,6 +237,18 @@ export class Runner {
     if (!share.isHeld && before.status !== subscription.status) this.wake()
   }
 
+  /** An operator has cancelled some deliveries of a subscription: what of them has not begun never does. */
+  cancel(subscription: number, eventIds: readonly number[]): void {
+    const cancelled = new Set(eventIds)
+    for (const held of this.#held) {
+      if (held.run.subscription !== subscription) continue
+      const ids = held.run.deliveries.map(({ event }) => event.id).filter((id) => cancelled.has(id))
+      if (ids.length === 0) continue
+      this.#renewer.cancel(held, ids)
+      if (this.#state === 'running') this.#giveBackOver(held, performance.now())
+    }
+  }
+
   /** A subscription that was gone is back. */
   resume(share: Share): void {
     if (this.#shares.has(share.subscription.no)) this.refresh(share.subscription)
@@ -246,10 +261,12 @@ export class Runner {
     if (share !== undefined) await this.#giveUp(share)
   }
 
-  /** A subscription is gone: nothing more begins, what is under way ends. */
+  /** A subscription is gone, or another process has it: nothing more begins, what is under way ends, or is told to stop. */
   retire(subscription: number): void {
     const share = this.#shares.get(subscription)
     if (share !== undefined) this.refresh({ ...share.subscription, status: 'deleted' })
+    // Not only when its leases are due: another process may be about to begin the same.
+    this.#renewer.doubt()
   }
 
   /** Hands back what has not begun: at once as far as it can be told apart, or when the rest of its run has ended. */
@@ -360,13 +377,20 @@ export class Runner {
     this.#unsettled++
     const attempt = new RunningAttempt(this.#host, share, held, delivery, now)
     this.#attempts.add(attempt)
-    if (held.cancelled.includes(delivery.event.id)) {
+    if (isOver(held, delivery, now)) {
       this.#end(attempt)
-      // Handed back uncounted, since no attempt began: the source ends what was told to stop.
+      // Handed back uncounted, since no attempt began: the source ends what was told to stop, upkeep what has expired.
       this.#settlers.add(attempt, { kind: 'release' })
       return
     }
     void (held.run.suspect ? this.#runSuspect(attempt) : this.#run(attempt))
+  }
+
+  /** Hands back what waits for a slot and must not begin any more. */
+  #giveBackOver(held: HeldRun, now: number): void {
+    const share = this.#shareOf(held)
+    const over = share.takeOut(held, (delivery) => isOver(held, delivery, now))
+    for (const delivery of over) this.#begin(share, held, delivery)
   }
 
   /** A process may have been stopped since the last look: what it holds is judged by the clock as each attempt begins. */
@@ -401,7 +425,10 @@ export class Runner {
     if (attempt.over) return
     this.#suspects.begun(attempt.held, attempt.share)
     const isMarked = held.some(({ unknown }) => unknown === undefined)
-    if (isMarked && this.#mayBegin(attempt.held, performance.now())) return this.#run(attempt)
+    for (const { cancelled } of held) this.#renewer.cancel(attempt.held, cancelled)
+    const now = performance.now()
+    const mayBegin = this.#mayBegin(attempt.held, now) && !isOver(attempt.held, attempt.delivery, now)
+    if (isMarked && mayBegin) return this.#run(attempt)
     this.#end(attempt)
     this.#settlers.add(attempt, { kind: 'release' })
   }
@@ -448,17 +475,19 @@ export class Runner {
       this.#options.observe.settled({ delivery, settlement: completed, ...timing })
       this.#leave(attempt, 'goes on')
     } else if (outcome === 'held') {
-      this.#settlers.add(attempt, { kind: 'release' })
+      this.#settle(attempt, { kind: 'release' })
     } else {
       const policy = { failures: delivery.failures, retry: share.subscription.retry, maxRetries: null }
       const stopped = attempt.cancelled && outcome.kind === 'failed'
-      this.#settlers.add(
-        attempt,
-        stopped ? { kind: 'cancel' } : decideSettlement(policy, outcome, Math.random()),
-      )
+      this.#settle(attempt, stopped ? { kind: 'cancel' } : decideSettlement(policy, outcome, Math.random()))
     }
     this.#pump()
     if (share.hungry) this.#wakeup.slotFree()
+  }
+
+  #settle(attempt: RunningAttempt, settlement: SettleDelivery['settlement']): void {
+    if (this.#source.settlesAlone?.(attempt.delivery)) this.#completing.add(attempt)
+    this.#settlers.add(attempt, settlement)
   }
 
   #end(attempt: RunningAttempt): void {
@@ -534,7 +563,10 @@ export class Runner {
       if (timeLimitMs !== null && now - attempt.startedAt > timeLimitMs) this.#timeOut(attempt, timeLimitMs)
     }
     if (this.#suspects.acquitLate(now)) this.#wakeup.wake()
-    void this.#keeper.beat(now)
+    if (this.#state === 'running') {
+      for (const held of this.#held) if (hasExpired(held, now)) this.#giveBackOver(held, now)
+    }
+    void this.#renewer.beat(now)
   }
 
   #stopTicking(): void {
@@ -571,16 +603,28 @@ export class Runner {
     for (const attempt of this.#attempts) {
       attempt.abort(new Error('The hub is stopping'))
       this.#end(attempt)
-      this.#settlers.add(attempt, { kind: 'release' })
+      this.#settle(attempt, { kind: 'release' })
     }
     await this.#untilSettled(abandonOpenMs)
     await this.#untilSettled(abandonMs - abandonOpenMs, () => this.#completing.size)
-    for (const { delivery } of this.#completing) this.#options.observe.lost(delivery, stillOpen)
+    for (const { delivery, completesIn } of this.#completing) {
+      if (completesIn) this.#options.observe.lost(delivery, stillOpen)
+    }
   }
 }
 
 const stillOpen = 'the hub stopped while the transaction that was given to completeIn was still open'
 const completed = { kind: 'complete' } as const
+
+/** It must not begin: an operator has cancelled it, or its time is over. */
+function isOver(held: HeldRun, { event }: LeasedDelivery, now: number): boolean {
+  return hasExpired(held, now) || held.cancelled.includes(event.id)
+}
+
+function hasExpired(held: HeldRun, now: number): boolean {
+  const { expiresAtMs = null } = held.run
+  return expiresAtMs !== null && expiresAtMs <= databaseNowMs(held, now)
+}
 
 function partition<T>(all: readonly T[], isFirst: (one: T) => boolean): [first: T[], second: T[]] {
   return [all.filter(isFirst), all.filter((one) => !isFirst(one))]

@@ -27,6 +27,11 @@ export interface HeldRun {
   goesBack: boolean
 }
 
+/** By the clock of the database, as it was at the lease, and the time that has passed since. */
+export function databaseNowMs({ leasedAtMs, leasedAt }: HeldRun, now: number): number {
+  return leasedAtMs + now - leasedAt
+}
+
 /** Makes an attempt: a handler, or what takes its place. */
 export type MakeAttempt = (event: StoredEvent, attempt: RunningAttempt) => unknown
 
@@ -205,6 +210,17 @@ export class Share {
       if (held.lane || held.waiting.length === 0) this.#startable.shift()
       return { held, delivery }
     }
+  }
+
+  /** Takes away those that could begin now and are not to. Of a lane that is the head alone, and the rest waits for it. */
+  takeOut(held: HeldRun, isOut: (delivery: LeasedDelivery) => boolean): LeasedDelivery[] {
+    const at = this.#startable.indexOf(held)
+    if (at < 0) return []
+    const out = (held.lane ? held.waiting.slice(0, 1) : held.waiting).filter(isOut)
+    this.#heads -= out.length
+    held.waiting.splice(0, held.waiting.length, ...held.waiting.filter((one) => !out.includes(one)))
+    if (held.lane && out.length > 0) this.#startable.splice(at, 1)
+    return out
   }
 
   /** Forgets what has not begun of a run that is lost or handed back. */

@@ -2,16 +2,17 @@ import { PosthornError } from '../errors.ts'
 import { urlsOfHosts } from './hosts.ts'
 
 /**
- * The driver would take other texts for the name of a database on a host called base. Paths of sockets are its own
- * second form. Nothing of what was given is shown but the scheme: a password may stand anywhere in it.
+ * The driver would take any other text for the name of a database on a host called `base`. It also takes paths of
+ * sockets. The error, which calls the URL by `option`, shows no more of it than the scheme: a password may stand
+ * anywhere in it.
  */
-export function checkDatabaseUrl(value: string | undefined): string | undefined {
-  if (value === undefined || /^(\/|socket:)/.test(value)) return value
+export function checkDatabaseUrl(value: string, option: string): string {
+  if (/^(\/|socket:)/.test(value)) return value
   const scheme = /^[a-z][a-z0-9+.-]*:\/\//i.exec(value)?.[0].toLowerCase()
   const isOurs = scheme === 'postgres://' || scheme === 'postgresql://'
-  if (isOurs && urlsOfHosts(value, 'DATABASE_URL').every(isReadable)) return value
+  if (isOurs && urlsOfHosts(value, option).every(isReadable)) return value
   throw new PosthornError('BAD_OPTION', {
-    option: 'DATABASE_URL',
+    option,
     expected: 'a postgres:// or postgresql:// URL',
     value: isOurs ? 'one that cannot be read' : scheme === undefined ? 'something else' : `${scheme}…`,
   })

@@ -1,13 +1,14 @@
 /**
- * Brings the schema up to date from numbered SQL files: `0001_initial.sql`, `0002_….sql`, forward only.
+ * Brings the schema up to date by numbered migrations: `0001_baseline/`, `0002_….sql`, forward only. A migration is an
+ * SQL file or a folder of SQL files.
  *
- * - The token `__schema__` in a file stands for the quoted name of the schema.
- * - Each file runs in one transaction together with its line in the ledger, `__schema__.migrations`.
- * - A file whose first line is `-- no transaction` runs one statement at a time outside of any transaction, for
- *   `create index concurrently`. It may be cut short and run again, so its statements must bear that, and each
- *   ends with a semicolon at the end of a line, which rules out function bodies. It wants a direct connection,
- *   not one through a pooler.
- * - An applied file must not change: its checksum is in the ledger.
+ * - The token `__schema__` stands for the quoted name of the schema.
+ * - Each migration runs in one transaction, which also inserts its row into the ledger, `__schema__.migrations`.
+ * - A migration whose first line is `-- no transaction` runs one statement at a time outside of any transaction, for
+ *   `create index concurrently`. It may be interrupted and run again, so its statements must allow that. Each statement
+ *   ends with a semicolon at the end of a line, so function bodies are not possible. It needs a direct connection to the
+ *   server: a pooler would spread its statements over several.
+ * - An applied migration must not change: the ledger has its checksum.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { PosthornError } from '../errors.ts'
@@ -24,7 +25,7 @@ export interface MigrateOptions {
 }
 
 export interface MigrateResult {
-  /** The names of the files this call applied. */
+  /** The names of the migrations that this call applied. */
   readonly applied: string[]
   /** The names of those still to be applied: none, except after a dry run. */
   readonly pending: string[]
@@ -193,7 +194,7 @@ function ledgerTable(schema: string): string {
 );`
 }
 
-/** File names are checked and checksums are hexadecimal, so neither can end its quotes. */
+/** Names are checked and checksums are hexadecimal, so neither can contain a quote. */
 function ledgerEntry({ number, name, checksum }: Migration, schema: string): string {
   return `insert into ${schema}.migrations (number, name, checksum) values (${number}, '${name}', '${checksum}');`
 }

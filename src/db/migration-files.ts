@@ -5,7 +5,7 @@ import { packagedMigrations } from './packaged-migrations.ts'
 
 export interface Migration {
   readonly number: number
-  /** The file's name without its ending: `0001_initial`. */
+  /** The name of its file or folder without `.sql`: `0001_baseline`. */
   readonly name: string
   /** Of the text with its token, so that it is the same in every schema. */
   readonly checksum: string
@@ -14,29 +14,29 @@ export interface Migration {
   readonly transactional: boolean
 }
 
-const filePattern = /^(\d{4})_[a-z0-9_-]+\.sql$/
+const namePattern = /^(\d{4})_[a-z0-9_-]+$/
 
 /** All migrations of the package, or of a folder, in the order of their numbers, which run from 1 without a gap. */
 export async function readMigrations(directory?: URL): Promise<Migration[]> {
   const texts = await (directory === undefined ? packagedMigrations() : readMigrationFolder(directory))
-  return [...texts].map(([file, text], index) => readMigration(file, text, index + 1))
+  return [...texts].map(([name, text], index) => readMigration(name, text, index + 1))
 }
 
-function readMigration(file: string, given: string, expected: number): Migration {
-  const number = Number(filePattern.exec(file)?.[1])
+function readMigration(name: string, given: string, expected: number): Migration {
+  const number = Number(namePattern.exec(name)?.[1])
   if (number !== expected) {
     const prefix = String(expected).padStart(4, '0')
     throw new PosthornError('BAD_OPTION', {
       option: 'directory',
-      expected: `a folder with ${prefix}_name.sql next`,
-      value: file,
+      expected: `a folder with the migration ${prefix}_name.sql next`,
+      value: name,
     })
   }
   // A checkout on Windows may have other line ends, but not another migration.
   const text = given.replaceAll('\r\n', '\n').trimEnd()
   return {
     number,
-    name: file.slice(0, -'.sql'.length),
+    name,
     checksum: createHash('sha256').update(text).digest('hex'),
     text: text.endsWith(';') ? text : `${text}\n;`,
     transactional: !text.startsWith('-- no transaction'),

@@ -10,6 +10,8 @@ export interface LeasedRun {
   /** Its last worker vanished with it: run alone, so that a crash blames nobody else. */
   readonly suspect: boolean
   readonly leasedUntil: Date
+  /** By the database's clock: from then on none of its deliveries may begin. Null: they do not expire, or nobody here knows. */
+  readonly expiresAtMs?: number | null
   /** In a lane these are attempted one after the other, in this order. */
   readonly deliveries: LeasedDelivery[]
 }

@@ -6,8 +6,6 @@ import { checkPayloadText, stringifyPayload } from './payload.ts'
 import { parseTags } from './tags.ts'
 import { isLongerThan, isStorable, toDetail } from './text.ts'
 
-export { type StoredEvent, type StoredEventFields, storedEvent } from './stored-event.ts'
-
 type Optional<T> = T | null | undefined
 
 /** An event as a caller writes it. */

@@ -92,7 +92,7 @@ function checkLocal({ headers }: FastifyRequest, remote: string): void {
 
 /** What proxies add to a request that they hand on: it is for somebody elsewhere, however near the proxy is. */
 const proxyHeader =
-  /^(forwarded(-.+)?|via|cdn-loop|x-real-ip|x-(forwarded|original|envoy)(-.+)?|.*(client|connecting|user)-?ip(v6)?)$/
+  /^(forwarded(-.+)?|via|cdn-loop|cf-ray|x-real-ip|x-amzn-trace-id|x-(forwarded|original|envoy)(-.+)?|x-.+-forwarded-for|x-(remote|originating)-(ip|addr)|.*(client|connecting|user|connection)-?ip(v6)?)$/
 
 /** Whether an address to listen on can be reached from this machine only. */
 export function isLocalName(name: string | undefined): boolean {

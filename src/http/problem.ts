@@ -1,7 +1,7 @@
 import { queueOptionNames } from '../domain/queue.ts'
 import { type ErrorCode, PosthornError } from '../errors.ts'
 
-/** RFC 9457, with `error` for readers of seed 000. */
+/** RFC 9457, with `error` for clients that read only that field. */
 export interface Problem {
   readonly type: string
   readonly title: string

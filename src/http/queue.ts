@@ -1,6 +1,6 @@
 import type { Checkpoint, Queue, QueuedEvent, Recovery } from '../hub.ts'
 
-/** Seed 002's document as JSON text, so that payloads go out as the bytes that came in. */
+/** A queue's document as JSON text, so that payloads go out as the bytes that came in. */
 export function queueText(queue: Queue): string {
   const { name, status, via, storage, config, totals, checkpointId, nextCursor } = queue
   const { onFull, ...limits } = config
@@ -61,7 +61,7 @@ export function checkpointOnWire({
   }
 }
 
-/** Seed 002's shape. */
+/** An event as a queue's document shows it. */
 export function recoveryOnWire(recovery: Recovery): object {
   const { id, worker, checkpointId, eventsRecovered, startedAt, completedAt, status } = recovery
   return {
@@ -74,7 +74,7 @@ function idText(id: number | null): string | null {
   return id === null ? null : String(id)
 }
 
-/** Seed 002 leaves out what there is nothing to say of. */
+/** A queue's document leaves out fields that have no value. */
 function present(members: Record<string, unknown>): object {
   return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== null))
 }

@@ -229,7 +229,11 @@ export const lease = named(
     lease_token: z.string(),
     lease_expires_at: time,
     cancelled: z.boolean(),
-    cancelled_event_ids: z.array(z.int()),
+    cancelled_event_ids: z
+      .array(z.int())
+      .describe(
+        'What was cancelled of all that its worker holds through the subscription: stop it, or do not begin it.',
+      ),
     held: z.boolean().describe('Its queue is paused: nothing more is to begin.'),
   }),
 )

@@ -3,9 +3,9 @@ import type { Entry, MemoryDelivery, MemoryRun } from './entry.ts'
 
 /**
  * A run in the database that is leased to this process; `'completed'`: the handler's own transaction has completed the
- * delivery; null: the delivery was not moved along.
+ * delivery; `'lost'`: another process has it, or will; null: it is still in memory.
  */
-export type AdoptedAs = LeasedRun | 'completed' | null
+export type AdoptedAs = LeasedRun | 'completed' | 'lost' | null
 
 /**
  * What becomes of an attempt that is under way while its queue is moved to the database: the attempt goes on with a run
@@ -30,10 +30,12 @@ export class Adoption {
   }
 }
 
-/** Waits for the decision: the delivery as the database knows it, `'completed'`, or null if it is still in memory. */
-export async function adoptedOf(delivery: LeasedDelivery): Promise<LeasedDelivery | 'completed' | null> {
+/** Waits for the decision: the delivery as the database knows it, or what has become of it otherwise. */
+export async function adoptedOf(
+  delivery: LeasedDelivery,
+): Promise<LeasedDelivery | Exclude<AdoptedAs, LeasedRun>> {
   const result = (await (delivery as MemoryDelivery).entry.adoption?.decided) ?? null
-  return result === null || result === 'completed' ? result : (result.deliveries[0] as LeasedDelivery)
+  return result === null || typeof result === 'string' ? result : (result.deliveries[0] as LeasedDelivery)
 }
 
 export function isAdopted(delivery: LeasedDelivery): boolean {

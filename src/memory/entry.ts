@@ -7,6 +7,8 @@ import type { MemoryQueue } from './queue.ts'
 /** A delivery that a memory queue owes. */
 export interface Entry {
   readonly event: StoredEvent
+  /** Monotonic: when it was published, by what the clock of the database said as it came in here. */
+  readonly publishedAt: number
   readonly lane: Lane | null
   attempts: number
   failures: number

@@ -1,13 +1,11 @@
+import type { Signals } from '../core/signals.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
-import { laneName } from '../operations/draw-memory.ts'
+import { laneName } from './draw-memory.ts'
 import type { MemoryQueue } from './queue.ts'
 
 export interface HeldBackOptions {
   readonly queue: (no: number) => MemoryQueue | undefined
-  /** The run may begin. */
-  readonly goOn: (run: LeasedRun) => void
-  /** The run is nobody's any more. */
-  readonly drop: (run: LeasedRun) => void
+  readonly signals: Pick<Signals, 'emit'>
 }
 
 /** Longer than a lease statement takes. */
@@ -51,7 +49,7 @@ export class HeldBack {
     // A copy: whoever has to wait on is put back.
     for (const run of [...this.#waiting]) {
       this.#waiting.delete(run)
-      if (!this.holds(run)) this.#options.goOn(run)
+      if (!this.holds(run)) this.#options.signals.emit('runMayBegin', run)
     }
   }
 
@@ -63,7 +61,7 @@ export class HeldBack {
     for (const run of [...this.#waiting]) {
       if (run.subscription !== subscription || run.laneKey !== key) continue
       this.#waiting.delete(run)
-      this.#options.drop(run)
+      this.#options.signals.emit('runDropped', run)
     }
   }
 

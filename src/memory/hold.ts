@@ -1,4 +1,4 @@
-import { memoryHeldMs } from '../operations/claim-memory.ts'
+import { memoryHeldMs } from './claim-memory.ts'
 
 /** Whether a queue is this process's, as far as it knows. */
 export class Hold {

@@ -1,7 +1,6 @@
-import type { StoredEvent } from '../domain/stored-event.ts'
-import type { MemoryTally } from '../operations/persist-memory.ts'
 import type { Entry } from './entry.ts'
 import { Fifo } from './fifo.ts'
+import type { MemoryTally } from './persist-memory.ts'
 
 /** How a delivery ended: completed, or otherwise and told elsewhere. */
 export type Ended =
@@ -85,9 +84,9 @@ export class Ledger {
     return this.#loaded === 0
   }
 
-  get oldest(): StoredEvent | undefined {
+  get oldest(): Entry | undefined {
     this.#advance()
-    return this.#order.peek()?.event
+    return this.#order.peek()
   }
 
   /** The first that are unsettled. */

@@ -1,6 +1,6 @@
 import type { Database } from '../db/database.ts'
-import { claimLeftMemory, findLeftMemory, type LeftMemory } from '../operations/claim-memory.ts'
-import { forgetMemory } from '../operations/move-memory.ts'
+import { claimLeftMemory, findLeftMemory, type LeftMemory } from './claim-memory.ts'
+import { forgetMemory } from './move-memory.ts'
 import { moveQueue, type OpeningOptions, unlessTaken } from './opening.ts'
 
 export interface LeftQueuesOptions {

@@ -1,3 +1,4 @@
+import type { Signals } from '../core/signals.ts'
 import type { Database } from '../db/database.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
 import type { Burial } from '../observe/hub-events.ts'
@@ -9,15 +10,8 @@ export interface MemoryOptions extends MemoryObserver {
   readonly worker: () => Promise<number>
   readonly newToken: () => number
   readonly leased: (run: LeasedRun, leaseMs: number) => void
-  readonly wake: () => void
-  readonly goOn: (run: LeasedRun) => void
-  /** The run is nobody's any more. */
-  readonly drop: (run: LeasedRun) => void
-  readonly take: (runs: readonly LeasedRun[], askedAt: number) => Promise<void>
-  /** What has not begun of it goes back. */
-  readonly handBack: (subscription: number) => Promise<void>
-  /** Nothing more of it may begin here. */
-  readonly retire: (subscription: number) => void
+  /** By which the runner learns what it may begin, take and hand back. */
+  readonly signals: Signals
   readonly trouble: (error: unknown, doing: string) => void
 }
 

@@ -1,16 +1,16 @@
 import type { Source } from '../consume/source.ts'
+import { atMost } from '../core/stop-each.ts'
 import type { Subscription } from '../domain/subscription.ts'
-import type { Checkpoint } from '../operations/checkpoints.ts'
-import { releaseMemory } from '../operations/claim-memory.ts'
-import { readClock } from '../operations/clock.ts'
-import { forgetMemory } from '../operations/move-memory.ts'
-import { atMost } from '../stop-each.ts'
+import { readClock } from '../engine/clock.ts'
+import type { Checkpoint } from '../queues/checkpoints.ts'
+import { releaseMemory } from './claim-memory.ts'
 import { MemoryClock } from './clock.ts'
-import { Door, type OpenQueue } from './door.ts'
 import type { Entry } from './entry.ts'
 import { HeldBack } from './held-back.ts'
 import { moveLeftQueues } from './left-queues.ts'
+import { MemoryIntake, type OpenQueue } from './memory-intake.ts'
 import type { MemoryOptions } from './memory-options.ts'
+import { forgetMemory } from './move-memory.ts'
 import { moveAway } from './moving.ts'
 import { moveQueue, type OpeningOptions, openQueue, type Patience, unlessTaken } from './opening.ts'
 import { Persister } from './persister.ts'
@@ -19,8 +19,6 @@ import { MemorySource } from './source.ts'
 import { SplitSource } from './split-source.ts'
 import { Timer } from './timer.ts'
 import { type MemoryView, viewOf } from './view.ts'
-
-export type { MemoryObserver } from './memory-options.ts'
 
 const tickMs = 250
 /** How long after the grace a stop waits for queues that are being moved or given up already. */
@@ -31,7 +29,7 @@ type Leaving = 'give up' | 'move' | 'forget'
 
 /** The memory queues of this process: claimed and loaded at the start, persisted beside the work, given up at the end. */
 export class Memory {
-  readonly door: Door
+  readonly intake: MemoryIntake
   readonly #options: MemoryOptions
   readonly #clock = new MemoryClock()
   readonly #queues = new Map<number, OpenQueue>()
@@ -49,18 +47,18 @@ export class Memory {
   #isStarted = false
 
   constructor(options: MemoryOptions) {
-    const { db, worker, leased, wake, goOn, drop } = options
+    const { db, worker, leased, signals } = options
     this.#options = options
     const queue = (no: number) => this.#queues.get(no)?.queue
-    this.#heldBack = new HeldBack({ queue, goOn, drop })
-    this.#timer = new Timer({ now: () => this.#clock.now(), fire: wake })
+    this.#heldBack = new HeldBack({ queue, signals })
+    this.#timer = new Timer({ now: () => this.#clock.now(), fire: () => signals.emit('wakeHandlers') })
     this.#source = new MemorySource({
       ...{ db, worker, leased, queue, clock: this.#clock },
       persister: (one) => (this.#queues.get(one.subscription.no) as OpenQueue).persister,
       due: (atMs) => this.#timer.at(atMs),
       gaveUp: (no, laneKey) => this.#heldBack.giveUp(no, laneKey),
     })
-    this.door = new Door({
+    this.intake = new MemoryIntake({
       ...{ db, clock: this.#clock, queues: this.#queues, heldBack: this.#heldBack },
       lost: (one) => this.#lose(one),
     })
@@ -69,7 +67,9 @@ export class Memory {
   /** Both sources as one. */
   beside(database: Source): Source {
     return new SplitSource({
-      ...{ memory: this.#source, database, take: this.#options.take, trouble: this.#options.trouble },
+      ...this.#options,
+      memory: this.#source,
+      database,
       queue: (no) => this.#queues.get(no)?.queue,
       holdsBack: (run) => this.#heldBack.holds(run),
       isOutdated: (run, askedAt) => this.#heldBack.isOutdated(run, askedAt),
@@ -81,6 +81,14 @@ export class Memory {
     return [...this.#queues.values()]
       .filter(({ queue }) => !queue.isLost)
       .map(({ queue }) => queue.subscription.no)
+  }
+
+  /** By which this process can lease what is stored of its queues. */
+  get tokens(): number[] {
+    const now = performance.now()
+    return [...this.#queues.values()]
+      .filter(({ queue }) => queue.hold.isOurs(now))
+      .map(({ queue }) => queue.token)
   }
 
   get views(): MemoryView[] {
@@ -148,7 +156,7 @@ export class Memory {
     this.#stopsBy = until
     clearInterval(this.#ticker)
     this.#timer.stop()
-    await this.door.settled()
+    await this.intake.settled()
     await this.#closeAll()
   }
 
@@ -163,11 +171,11 @@ export class Memory {
   }
 
   async #open(subscription: Subscription, patience?: Patience): Promise<void> {
-    const { db, persisted, trouble, recovered: tell, newToken, workerId, wake } = this.#options
+    const { db, persisted, trouble, recovered: tell, newToken, workerId, signals } = this.#options
     const opening = this.#opening(subscription, newToken(), workerId)
     const { queue, recovered, exhausted } = await openQueue(subscription, opening, patience)
     const persister = new Persister(queue, {
-      ...{ db, trouble, clock: this.#clock, regained: wake },
+      ...{ db, trouble, clock: this.#clock, regained: () => signals.emit('wakeHandlers') },
       lost: (one) => this.#lose(one),
       persisted: (_, ms) => persisted(ms),
     })
@@ -240,7 +248,7 @@ export class Memory {
   }
 
   async #closeOnce(queue: MemoryQueue, how: Leaving): Promise<void> {
-    const { db, trouble, workerId: worker, wake } = this.#options
+    const { db, trouble, workerId: worker, signals } = this.#options
     const { no: subscription } = queue.subscription
     const { persister } = this.#queues.get(subscription) as OpenQueue
     const claim = { subscription, token: queue.token, worker }
@@ -261,25 +269,24 @@ export class Memory {
     } finally {
       if (this.#queues.get(subscription)?.queue === queue) this.#queues.delete(subscription)
       this.#heldBack.look()
-      wake()
+      signals.emit('wakeHandlers')
     }
   }
 
   async #moveAway(queue: MemoryQueue, persister: Persister): Promise<void> {
-    const { trouble, newToken, worker, workerId } = this.#options
+    const { db, trouble, newToken, worker } = this.#options
     const { no } = queue.subscription
-    const handBack = () => this.#options.handBack(no)
-    const opening = () => this.#opening(queue.subscription, newToken(), workerId)
-    const next = () => {
-      if (!this.#queues.has(no)) return 'nothing'
-      return this.#current.get(no)?.storage === 'memory' ? 'reopen' : 'move'
-    }
-    const reopen = async () => {
-      const isOpen = await unlessTaken(() => this.#open(this.#current.get(no) as Subscription))
-      if (!isOpen) this.#options.retire(no)
-    }
-    const outdate = () => this.#heldBack.moved(no)
-    await moveAway(queue, { persister, opening, newToken, worker, handBack, outdate, next, reopen, trouble })
+    await moveAway(queue, {
+      ...{ db, persister, newToken, worker, trouble, leaving: this.#leaving.signal },
+      handBack: () => this.#options.signals.emitAndWait('handBackUnbegun', no),
+      outdate: () => this.#heldBack.moved(no),
+      lost: () => this.#lose(queue),
+      isWanted: () => this.#queues.has(no) && this.#current.get(no)?.storage === 'memory',
+      reopen: async () => {
+        const isOpen = await unlessTaken(() => this.#open(this.#current.get(no) as Subscription))
+        if (!isOpen) this.#options.signals.emit('queueTaken', no)
+      },
+    })
   }
 
   #lose(queue: MemoryQueue): void {
@@ -287,7 +294,7 @@ export class Memory {
     queue.hold.lose()
     this.#queues.delete(queue.subscription.no)
     this.#options.lost(queue.subscription.name, queue.ledger.unsaved)
-    this.#options.retire(queue.subscription.no)
+    this.#options.signals.emit('queueTaken', queue.subscription.no)
     this.#heldBack.look()
   }
 }

@@ -1,20 +1,50 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Database } from '../db/database.ts'
+import { isLocked } from '../db/failure.ts'
+import { memoryHeldMs, renewMemory } from './claim-memory.ts'
 import {
   forgetMemory,
   listMemory,
   type MemoryAdoption,
   type MemoryToken,
+  type MovePortion,
   movePortion,
   type PlacedEvent,
-} from '../operations/move-memory.ts'
+} from './move-memory.ts'
 
 /** How many events one transaction moves, unless a lane is longer: nothing is admitted while their runs are written. */
 const eventsMax = 1_000
+const renewMs = 0.3 * memoryHeldMs
+
+/** A queue that the caller has claimed and moves. */
+export interface MovedQueue extends MemoryToken {
+  /** Whether to go on waiting for a handler's transaction that completes one of its events and is open. */
+  readonly waits: () => boolean
+}
+
+/**
+ * Renews the claim of a queue beside the work of moving it: that may wait for longer than a claim lasts, and what its
+ * transactions renew is undone when they fail.
+ */
+export async function keepWhile<T>(db: Database, queue: MemoryToken, work: () => Promise<T>): Promise<T> {
+  const over = new AbortController()
+  void keep(db, queue, over.signal)
+  return work().finally(() => over.abort())
+}
+
+async function keep(db: Database, queue: MemoryToken, signal: AbortSignal): Promise<void> {
+  for (;;) {
+    await delay(renewMs, undefined, { signal }).catch(() => undefined)
+    if (signal.aborted) return
+    // Whether it failed, or the queue is another's, the work itself finds out.
+    await renewMemory(db, queue).catch(() => false)
+  }
+}
 
 /** Moves what is under way, together with all else of its lanes. False: another has the queue. */
 export async function moveUnderWay(
   db: Database,
-  queue: MemoryToken,
+  queue: MovedQueue,
   adoption: MemoryAdoption,
 ): Promise<boolean> {
   const events = await listMemory(db, queue)
@@ -23,24 +53,38 @@ export async function moveUnderWay(
     .filter((lane) => lane.some((id) => adopted.has(id)))
     .flat()
   const left = events.length - ids.length
-  return (await movePortion(db, { ...queue, ids, left, rowsMax: eventsMax, adoption })) !== undefined
+  return (await moveInTime(db, queue, { ids, left, adoption })) !== undefined
 }
 
 /**
  * Moves what a queue had in memory to the durable tables, in portions of whole lanes, and forgets the queue. How many
  * deliveries that were; undefined: another has the queue meanwhile, and with it the rest.
  */
-export async function moveLanes(db: Database, queue: MemoryToken): Promise<number | undefined> {
+export async function moveLanes(db: Database, queue: MovedQueue): Promise<number | undefined> {
   const events = await listMemory(db, queue)
   let left = events.length
   let moved = 0
   for (const ids of portionsOfLanes(events)) {
     left -= ids.length
-    const count = await movePortion(db, { ...queue, ids, left, rowsMax: eventsMax })
+    const count = await moveInTime(db, queue, { ids, left })
     if (count === undefined) return undefined
     moved += count
   }
   return (await forgetMemory(db, queue)) ? moved : undefined
+}
+
+async function moveInTime(
+  db: Database,
+  { subscription, token, waits }: MovedQueue,
+  portion: Pick<MovePortion, 'ids' | 'left' | 'adoption'>,
+): Promise<number | undefined> {
+  for (;;) {
+    try {
+      return await movePortion(db, { subscription, token, rowsMax: eventsMax, ...portion })
+    } catch (error) {
+      if (!isLocked(error) || !waits()) throw error
+    }
+  }
 }
 
 /** A lane that does not fit begins the next portion. */

@@ -1,34 +1,37 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import type { Database } from '../db/database.ts'
+import { isLocked } from '../db/failure.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
-import { type AdoptedRun, findAdopted } from '../operations/adopted-memory.ts'
-import { releaseMemory } from '../operations/claim-memory.ts'
-import { release } from '../operations/release.ts'
+import { release } from '../engine/release.ts'
+import { type AdoptedRun, findAdopted } from './adopted-memory.ts'
 import { Adoption } from './adoption.ts'
+import { releaseMemory } from './claim-memory.ts'
 import type { MemoryDelivery } from './entry.ts'
-import { moveLanes, moveUnderWay } from './move-lanes.ts'
-import { moveQueue, type OpeningOptions } from './opening.ts'
+import { keepWhile, type MovedQueue, moveLanes, moveUnderWay } from './move-lanes.ts'
+import type { MemoryToken } from './move-memory.ts'
 import type { Persister } from './persister.ts'
 import type { MemoryQueue } from './queue.ts'
 
 export interface MovingOptions {
+  readonly db: Database
   readonly persister: Persister
-  /** For the claim of the next try, which has a token of its own. */
-  readonly opening: () => OpeningOptions
+  /** Aborted when this process wants no queue any more. */
+  readonly leaving: AbortSignal
   readonly newToken: () => number
   readonly worker: () => Promise<number>
   /** Takes back what was leased and has not begun. */
   readonly handBack: () => Promise<void>
   /** Runs of the database that were asked for before this moment may not begin. */
   readonly outdate: () => void
-  /** What its storage asks for by now; nothing: another process has it. */
-  readonly next: () => 'move' | 'reopen' | 'nothing'
+  /** Another process has the queue: what is under way here is to stop. */
+  readonly lost: () => void
+  /** Whether it is to be kept in the memory of this process again. */
+  readonly isWanted: () => boolean
   readonly reopen: () => Promise<void>
   readonly trouble: (error: unknown, doing: string) => void
 }
 
 interface Move extends MovingOptions {
-  /** Aborted when this process wants no queue any more. */
-  readonly leaving: AbortSignal
   readonly underWay: readonly MemoryDelivery[]
   /** By which this process leases what is under way. */
   readonly token: number
@@ -38,25 +41,30 @@ interface Move extends MovingOptions {
 const graceMs = 3_000
 const lookMs = 20
 const retryMs = 250
-const retryMsMax = 5_000
+const retryMsMax = 1_500
 
 /**
  * Moves a queue that this process has to the database. A move that fails is tried again until it succeeds: meanwhile this
  * process leases nothing of the queue from the database, because the lanes in memory go first.
  */
 export async function moveAway(queue: MemoryQueue, options: MovingOptions): Promise<void> {
-  const { leaving } = options.opening()
   await options.handBack()
   await untilNothingIsOut(queue)
-  const move = { ...options, leaving, underWay: adopt(queue), token: options.newToken() }
+  const move = { ...options, underWay: adopt(queue), token: options.newToken() }
+  await keepWhile(options.db, nameOf(queue), () => moveUntilDone(queue, move))
+}
+
+async function moveUntilDone(queue: MemoryQueue, move: Move): Promise<void> {
+  const { leaving } = move
   for (let tries = 0; !leaving.aborted; tries++) {
     try {
       await tryToMove(queue, move)
       // Somebody has set its storage back meanwhile: without an owner it would take nothing more.
-      if (options.next() === 'reopen') await options.reopen()
+      if (move.isWanted()) await move.reopen()
       return
     } catch (error) {
-      options.trouble(error, 'moving a memory queue to the database')
+      // A transaction that holds the move up is waited for until this process leaves.
+      if (!isLocked(error)) move.trouble(error, 'moving a memory queue to the database')
     }
     const waitMs = Math.min(retryMs * 2 ** tries, retryMsMax)
     await delay(waitMs, undefined, { signal: leaving }).catch(() => undefined)
@@ -86,20 +94,15 @@ async function tryToMove(queue: MemoryQueue, move: Move): Promise<void> {
   if (!queue.isLost) await moveAttempts(queue, move)
   await decide(queue, move)
   if (!queue.isLost) await moveRest(queue, move)
-  else if (move.next() === 'move') await moveQueue(queue.subscription, move.opening())
 }
 
 /** Writes the whole queue, which does not change any more. False: it need not be moved. */
-async function persistAll(
-  queue: MemoryQueue,
-  { persister, opening, next, underWay }: Move,
-): Promise<boolean> {
+async function persistAll(queue: MemoryQueue, { db, persister, isWanted, underWay }: Move): Promise<boolean> {
   await persister.checkpoint('stop')
   await persister.settled()
-  if (next() === 'reopen' && underWay.length === 0) {
-    const { db, claim } = opening()
+  if (isWanted() && underWay.length === 0) {
     queue.hold.lose()
-    await releaseMemory(db, { ...claim, token: queue.token })
+    await releaseMemory(db, nameOf(queue))
     return false
   }
   queue.isMoving = true
@@ -108,15 +111,22 @@ async function persistAll(
 
 /** Moves what is under way, with the lanes that it is in: there its runs are leased to this process. */
 async function moveAttempts(queue: MemoryQueue, move: Move): Promise<void> {
-  const { opening, leaving, underWay, token, worker } = move
-  if (underWay.length === 0) return
-  const { db } = opening()
+  const { db, leaving, underWay, token, worker } = move
+  if (undecided(underWay).length === 0) return
   // A statement of a handler's transaction must have reached the database before its transaction can be waited for.
   await unlessAborted(leaving, Promise.allSettled(underWay.map(({ entry }) => entry.completing)))
-  const { no: subscription, leaseMs } = queue.subscription
+  const { leaseMs } = queue.subscription
   const ids = underWay.map(({ event }) => event.id)
   const lease = { ids, token, leaseMs, worker: await worker() }
-  if (!(await moveUnderWay(db, { subscription, token: queue.token }, lease))) queue.hold.lose()
+  if (!(await moveUnderWay(db, movedQueue(queue, move), lease))) move.lost()
+}
+
+function nameOf({ subscription, token }: MemoryQueue): MemoryToken {
+  return { subscription: subscription.no, token }
+}
+
+function movedQueue(queue: MemoryQueue, { leaving }: Move): MovedQueue {
+  return { ...nameOf(queue), waits: () => !leaving.aborted }
 }
 
 async function unlessAborted(signal: AbortSignal, work: Promise<unknown>): Promise<void> {
@@ -128,15 +138,15 @@ async function unlessAborted(signal: AbortSignal, work: Promise<unknown>): Promi
   await Promise.race([work, aborted]).finally(() => over.abort())
 }
 
-async function decide(queue: MemoryQueue, { opening, underWay, token }: Move): Promise<void> {
+async function decide(queue: MemoryQueue, { db, underWay, token }: Move): Promise<void> {
   const open = undecided(underWay)
   if (open.length === 0) return
-  const { runs, completed } = await readAdopted(queue, opening(), token)
+  const { runs, completed } = await readAdopted(db, queue, token)
   for (const delivery of open) {
     const { entry, event } = delivery
     const run = runs.get(event.id)
     if (completed.has(event.id)) queue.finish(entry, { as: 'completed', executionMs: null })
-    const other = completed.has(event.id) ? 'completed' : null
+    const other = completed.has(event.id) ? 'completed' : 'lost'
     entry.adoption?.decide(run === undefined ? other : adoptedRun(delivery, run, token))
   }
 }
@@ -145,7 +155,7 @@ function undecided(underWay: readonly MemoryDelivery[]): MemoryDelivery[] {
   return underWay.filter(({ entry }) => entry.adoption?.result === undefined)
 }
 
-function readAdopted(queue: MemoryQueue, { db }: OpeningOptions, token: number) {
+function readAdopted(db: Database, queue: MemoryQueue, token: number) {
   const { subscription, token: queueToken } = queue
   return findAdopted(db, { subscription: subscription.no, token, queueToken })
 }
@@ -159,10 +169,9 @@ function adoptedRun(delivery: MemoryDelivery, found: AdoptedRun, token: number):
 }
 
 /** Moves what waits, and forgets the queue. */
-async function moveRest(queue: MemoryQueue, { opening, handBack, outdate }: Move): Promise<void> {
-  const { db } = opening()
-  const { no: subscription } = queue.subscription
-  await moveLanes(db, { subscription, token: queue.token })
+async function moveRest(queue: MemoryQueue, move: Move): Promise<void> {
+  const { db, handBack, outdate } = move
+  await moveLanes(db, movedQueue(queue, move))
   queue.hold.lose()
   // A lease that was asked for before the queue closed may have brought runs that the move has made anew.
   outdate()
@@ -170,16 +179,17 @@ async function moveRest(queue: MemoryQueue, { opening, handBack, outdate }: Move
 }
 
 /** The process stops. What a try has moved without an answer is nobody's any more, and goes back uncounted. */
-async function letGo(queue: MemoryQueue, { opening, underWay, token, trouble }: Move): Promise<void> {
+async function letGo(queue: MemoryQueue, { db, underWay, token, trouble }: Move): Promise<void> {
   const open = undecided(underWay)
   if (open.length === 0) return
   try {
-    const { runs } = await readAdopted(queue, opening(), token)
+    const { runs } = await readAdopted(db, queue, token)
     const found = [...runs.values()].map(({ runId }) => ({ runId, token }))
-    if (found.length > 0) await release(opening().db, found)
+    if (found.length > 0) await release(db, found)
   } catch (error) {
     trouble(error, 'handing back what a memory queue had under way')
   } finally {
-    for (const { entry } of open) entry.adoption?.decide(null)
+    // Once the move has begun nothing more is written from here: whoever has the queue next begins them again.
+    for (const { entry } of open) entry.adoption?.decide(queue.isMoving ? 'lost' : null)
   }
 }

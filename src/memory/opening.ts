@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Database } from '../db/database.ts'
+import { isLocked } from '../db/failure.ts'
 import { decideSettlement } from '../domain/settlement.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import { PosthornError } from '../errors.ts'
@@ -12,12 +13,12 @@ import {
   memoryHeldMs,
   releaseMemory,
   renewMemory,
-} from '../operations/claim-memory.ts'
-import { type LoadedDelivery, loadMemory } from '../operations/load-memory.ts'
-import { beginRecovery, endRecovery } from '../operations/recover-memory.ts'
+} from './claim-memory.ts'
 import type { Entry } from './entry.ts'
-import { moveLanes } from './move-lanes.ts'
+import { type LoadedDelivery, loadMemory } from './load-memory.ts'
+import { keepWhile, moveLanes } from './move-lanes.ts'
 import { MemoryQueue, type MemoryQueueOptions } from './queue.ts'
+import { beginRecovery, endRecovery } from './recover-memory.ts'
 
 export interface OpeningOptions extends Pick<MemoryQueueOptions, 'now' | 'emptied'> {
   readonly db: Database
@@ -72,16 +73,19 @@ export async function moveQueue(
   options: OpeningOptions,
   waitMsMax = movedMsMax,
 ): Promise<number> {
-  const { db, claim } = options
+  const { db, claim, leaving } = options
+  const deadline = performance.now() + waitMsMax
   if ((await claimLeftInTime(subscription.name, options, waitMsMax)) === 'gone') return 0
+  const waits = () => !leaving.aborted && performance.now() < deadline
   try {
-    const moved = await moveLanes(db, claim)
+    const moved = await keepWhile(db, claim, () => moveLanes(db, { ...claim, waits }))
     if (moved === undefined) throw takenMeanwhile(subscription.name)
     return moved
   } catch (error) {
     // Whoever tries next need not wait for the end of this claim. Without the database it ends by itself.
     await releaseMemory(db, claim).catch(() => undefined)
-    throw error
+    // A transaction that completes one of its events is open: so some process is still at it.
+    throw isLocked(error) ? takenMeanwhile(subscription.name) : error
   }
 }
 

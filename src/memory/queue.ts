@@ -77,7 +77,8 @@ export class MemoryQueue {
       leased: this.#out,
       delayed,
       retries: this.#retries,
-      oldestSeconds: oldest === undefined ? 0 : Math.max(0, this.#now() - oldest.createdAt.getTime()) / 1000,
+      // The clock of the database may have been set back since, and MemoryClock never goes back.
+      oldestSeconds: oldest === undefined ? 0 : (performance.now() - oldest.publishedAt) / 1000,
     }
   }
 
@@ -201,8 +202,10 @@ export class MemoryQueue {
 
   #enter(event: StoredEvent, laneKey: string | null, standing: Standing): Entry {
     const lane = laneKey === null ? null : this.#laneOf(laneKey)
+    const ageMs = standing === fresh ? 0 : Math.max(0, this.#now() - event.createdAt.getTime())
     const entry: Entry = {
       event,
+      publishedAt: performance.now() - ageMs,
       lane,
       ...standing,
       state: 'waiting',

@@ -12,18 +12,18 @@ import type {
 import type { Database } from '../db/database.ts'
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
 import type { CallerTransaction } from '../domain/transaction.ts'
-import { type BuryMemoryRequest, buryMemory } from '../operations/bury-memory.ts'
+import { checkSnapshot, markNow } from '../engine/snapshot.ts'
+import { isMoving } from './adoption.ts'
+import { type BuryMemoryRequest, buryMemory } from './bury-memory.ts'
+import type { MemoryClock } from './clock.ts'
 import {
   awaitMemoryCompletion,
   completeMemoryIn,
   isCompletedInMemory,
   isCompletedInMemoryBy,
-} from '../operations/complete-memory.ts'
-import { markMemory } from '../operations/mark-memory.ts'
-import { checkSnapshot, markNow } from '../operations/snapshot.ts'
-import { isMoving } from './adoption.ts'
-import type { MemoryClock } from './clock.ts'
+} from './complete-memory.ts'
 import { type Entry, isOutWith, type MemoryDelivery, type MemoryRun } from './entry.ts'
+import { markMemory } from './mark-memory.ts'
 import type { Persister } from './persister.ts'
 import type { MemoryQueue } from './queue.ts'
 

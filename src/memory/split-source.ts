@@ -9,6 +9,7 @@ import type {
   Source,
   Want,
 } from '../consume/source.ts'
+import type { Signals } from '../core/signals.ts'
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
 import type { CallerTransaction } from '../domain/transaction.ts'
 import { adoptedOf, isAdopted, movedOf } from './adoption.ts'
@@ -26,7 +27,7 @@ export interface SplitSourceOptions {
   /** Whether a run has been made anew since it was asked for. */
   readonly isOutdated: (run: LeasedRun, askedAt: number) => boolean
   /** Hands the runner what the database had. */
-  readonly take: (runs: readonly LeasedRun[], askedAt: number) => Promise<void>
+  readonly signals: Pick<Signals, 'emitAndWait'>
   readonly trouble: (error: unknown, doing: string) => void
 }
 
@@ -62,12 +63,12 @@ export class SplitSource implements Source {
   }
 
   async #ask(wants: readonly Want[]): Promise<void> {
-    const { take, trouble } = this.#options
+    const { signals, trouble } = this.#options
     const askedAt = performance.now()
     this.#askedAt = askedAt
     try {
       const { runs } = await this.#leaseStored(wants, askedAt)
-      if (runs.length > 0) await take(runs, askedAt)
+      if (runs.length > 0) await signals.emitAndWait('runsLeased', { runs, askedAt })
     } catch (error) {
       trouble(error, 'leasing')
     } finally {
@@ -115,7 +116,7 @@ export class SplitSource implements Source {
   async #settleAdopted(settlement: SettleDelivery): Promise<SettleAnswer> {
     const { memory, database } = this.#options
     const adopted = await adoptedOf(settlement.delivery)
-    if (adopted === 'completed') return 'completed'
+    if (typeof adopted === 'string') return adopted
     const [answer] =
       adopted === null
         ? await memory.settle([settlement])
@@ -170,7 +171,9 @@ export class SplitSource implements Source {
     return moved.flatMap(({ run, runs = [], isOpen = false }) => {
       const own = leases.filter((lease) => runs.includes(lease.run))
       if (!isOpen && own.length === 0) return []
-      const renewed = isOpen || own.some((lease) => lease.renewed)
+      // Another process may have what is not decided yet: asked again soon, so that it is told to stop.
+      const isLost = (run as MemoryRun).queue.isLost
+      const renewed = (isOpen && !isLost) || own.some((lease) => lease.renewed)
       return [{ run, renewed, cancelled: own.flatMap((lease) => lease.cancelled) }]
     })
   }
@@ -196,7 +199,7 @@ export class SplitSource implements Source {
     if (!(delivery.run instanceof MemoryRun)) return database.isolate(delivery)
     if (isOpenIn(delivery)) return memory.isolate(delivery)
     const adopted = await adoptedOf(delivery)
-    if (adopted === 'completed') return undefined
+    if (typeof adopted === 'string') return undefined
     if (adopted === null) return memory.isolate(delivery)
     const isolated = await database.isolate(adopted)
     return isolated && { ...isolated, run: delivery.run }
@@ -212,7 +215,7 @@ export class SplitSource implements Source {
       if (!isAdopted(delivery)) return false
     }
     const adopted = await adoptedOf(delivery)
-    if (adopted === 'completed') return false
+    if (typeof adopted === 'string') return false
     if (adopted === null) return memory.completeIn(tx, completion)
     return database.completeIn(tx, { ...completion, delivery: adopted })
   }
@@ -221,7 +224,7 @@ export class SplitSource implements Source {
     const { memory, database } = this.#options
     if (!(delivery.run instanceof MemoryRun)) return database.isCompleted(delivery)
     const adopted = await adoptedOf(delivery)
-    if (adopted === 'completed') return true
+    if (typeof adopted === 'string') return adopted === 'completed'
     return adopted === null ? memory.isCompleted(delivery) : database.isCompleted(adopted)
   }
 }

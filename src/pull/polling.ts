@@ -1,5 +1,5 @@
+import { portionsOf } from '../core/portions.ts'
 import type { Database } from '../db/database.ts'
-import type { Directory } from '../directory.ts'
 import { checkEventId } from '../domain/id.ts'
 import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import { type PolledLease, PolledLeases } from '../domain/polled-leases.ts'
@@ -8,22 +8,22 @@ import type { StoredEvent } from '../domain/stored-event.ts'
 import { integer } from '../domain/subscription.ts'
 import { checkTagFilter } from '../domain/tags.ts'
 import { toDetail, toReason } from '../domain/text.ts'
+import type { Admitter } from '../engine/admit.ts'
+import { newToken } from '../engine/lease-tokens.ts'
+import { type SettleRequest, settle } from '../engine/settle.ts'
+import { type LateAnswer, settleLate } from '../engine/settle-late.ts'
 import { PosthornError } from '../errors.ts'
 import type { Burial } from '../observe/hub-events.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { observePickup } from '../observe/pickup.ts'
-import type { Admitter } from '../operations/admit.ts'
-import { newToken } from '../operations/lease-tokens.ts'
-import { completionOf, poll } from '../operations/poll.ts'
-import { type SettleRequest, settle } from '../operations/settle.ts'
-import { type LateAnswer, settleLate } from '../operations/settle-late.ts'
-import { portionsOf } from '../portions.ts'
+import type { SubscriptionCache } from '../subscriptions/subscription-cache.ts'
+import { completionOf, poll } from './poll.ts'
 import type { RecentSettlements } from './recent-settlements.ts'
 
 export interface PollingParts {
   readonly db: Database
   readonly admitter: Admitter
-  readonly directory: Directory
+  readonly subscriptions: SubscriptionCache
   readonly worker: () => Promise<number>
   readonly buried: (burial: Burial) => void
   readonly metrics: Metrics
@@ -64,8 +64,19 @@ interface Ending {
   readonly cause?: 'finalized'
 }
 
-/** Seed 001's way to consume: poll one event, and end it by its id. */
-export class Polling {
+export interface PollingApi {
+  /** Leases the oldest event that waits, or null. This hub remembers the lease for `finalize`. */
+  poll(options?: PollOptions): Promise<StoredEvent | null>
+  /**
+   * Ends what `poll` leased: completed, or with errors for good, as a dead letter. A second call changes nothing, and an
+   * event that this hub has not polled is left alone. Throws LEASE_LOST when the lease went to another worker, was buried,
+   * or ended otherwise; AMBIGUOUS_LEASE when the event is held through several subscriptions and none is named.
+   */
+  finalize(eventId: number, errors?: readonly unknown[], options?: FinalizeOptions): Promise<void>
+}
+
+/** The simplest way to consume: poll one event, and end it by its id. */
+export class Polling implements PollingApi {
   readonly #parts: PollingParts
   /** What `poll` has leased in this hub and `finalize` will settle. */
   readonly #polled = new PolledLeases<Polled>()
@@ -102,7 +113,7 @@ export class Polling {
     if (options.tags !== undefined) checkTagFilter(options.tags)
     const asked =
       options.leaseMs === undefined ? undefined : integer('leaseMs', options.leaseMs, 1_000, 43_200_000)
-    const subscription = await this.#parts.directory.current(options.subscription ?? 'work')
+    const subscription = await this.#parts.subscriptions.current(options.subscription ?? 'work')
     const request = {
       subscription,
       leaseMs: asked ?? subscription.leaseMs,

@@ -1,26 +1,26 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Directory } from '../directory.ts'
+import type { Signals } from '../core/signals.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
 import { formatLeaseToken } from '../domain/lease-token.ts'
 import { isLimited, type Subscription } from '../domain/subscription.ts'
+import { heartbeat } from '../engine/heartbeat.ts'
+import { readCancelled } from '../engine/held.ts'
+import { newToken } from '../engine/lease-tokens.ts'
+import { releaseUnheard } from '../engine/release.ts'
 import { PosthornError } from '../errors.ts'
-import { type FoundLease, findLeases, type LeaseClaim } from '../operations/find-leases.ts'
-import { heartbeat } from '../operations/heartbeat.ts'
-import { newToken } from '../operations/lease-tokens.ts'
-import { poll } from '../operations/poll.ts'
-import { release } from '../operations/release.ts'
-import { readStandings } from '../operations/standings.ts'
-import { type Started, start } from '../operations/start.ts'
-import { describeLost, type LostLease } from './describe-lost.ts'
+import type { SubscriptionCache } from '../subscriptions/subscription-cache.ts'
+import { type FoundLease, findLeases, type LeaseClaim } from './find-leases.ts'
+import { ambiguousError, lostErrors } from './lease-errors.ts'
+import { poll } from './poll.ts'
 import type { RecentSettlements } from './recent-settlements.ts'
-import { type PullSettled, PullSettler, type Reply, type Report } from './settler.ts'
+import { type PullSettled, PullSettler, type Reply, type Report } from './remote-settler.ts'
+import { type Started, start } from './start.ts'
 import { type Arrival, WaitingRoom, type WaitingRoomOptions } from './waiting-room.ts'
 import { WorkerNames } from './worker-names.ts'
 
-export type { LostLease }
-
 export interface PullParts extends WaitingRoomOptions {
-  readonly directory: Directory
+  readonly signals: Signals
+  readonly subscriptions: SubscriptionCache
   readonly leased: (run: LeasedRun, leaseMs: number) => void
   readonly settled: (settled: PullSettled) => void
   /** A lease failed, perhaps after its commit. */
@@ -60,7 +60,7 @@ export interface Renewed {
   readonly token: string
   readonly workerId: string | null
   readonly leasedUntil: Date
-  /** What an operator has cancelled under this lease. */
+  /** What an operator has cancelled of all that the worker holds through this subscription. */
   readonly cancelled: readonly number[]
   /** Its queue is paused: what has not begun is to be handed back. */
   readonly isHeld: boolean
@@ -93,7 +93,20 @@ export class Pull {
     this.#parts = parts
     this.#room = new WaitingRoom(parts)
     this.#workers = new WorkerNames(parts.db)
-    this.#settler = new PullSettler({ ...parts, pull: this, room: this.#room, workers: this.#workers })
+    this.#settler = new PullSettler({ ...parts, room: this.#room, workers: this.#workers })
+    this.#listen(parts.signals)
+  }
+
+  #listen(signals: Signals): void {
+    signals.on('published', ({ answers, events }) =>
+      this.published(answers.map(({ owed }, place) => ({ owed, tags: events[place]?.tags ?? null }))),
+    )
+    signals.on('wake', () => this.look())
+    signals.on('subscriptionsChanged', () => this.look())
+    signals.on('reconnected', () => {
+      this.#workers.forget()
+      this.look()
+    })
   }
 
   start(): void {
@@ -121,10 +134,6 @@ export class Pull {
     this.#room.look()
   }
 
-  forgetWorkers(): void {
-    this.#workers.forget()
-  }
-
   /** Says of all workers heard of lately that they live; those who wait do. */
   async tellWorkers(): Promise<void> {
     for (const name of this.#room.workerIds) this.#workers.hear(name)
@@ -138,9 +147,9 @@ export class Pull {
 
   /** What waits, oldest first, at most one delivery per lane. Waits for it if asked to, without a connection. */
   async lease(request: PullRequest): Promise<Pulled> {
-    const { directory } = this.#parts
+    const { subscriptions } = this.#parts
     const { tags, workerId, suspects, signal, waitMs } = request
-    const subscription = await directory.named(request.subscription)
+    const subscription = await subscriptions.named(request.subscription)
     if (subscription.via !== 'pull') {
       throw new PosthornError('BAD_FIELD', {
         field: 'subscription',
@@ -149,7 +158,7 @@ export class Pull {
       })
     }
     // Asked for anew each time: a limit may have been set while it waited.
-    const lease = async () => this.#leaseOnce(await directory.named(request.subscription), request)
+    const lease = async () => this.#leaseOnce(await subscriptions.named(request.subscription), request)
     const limited = isLimited(subscription)
     const waiting = { subscription: subscription.no, tags, workerId, suspects, limited, signal }
     const runs = waitMs === 0 ? await lease() : await this.#room.until(lease, waiting, waitMs)
@@ -159,8 +168,8 @@ export class Pull {
   }
 
   /**
-   * What nobody came for: as if it had never been leased. While the database is away it is tried again, for ten
-   * minutes: most leases have ended by then.
+   * Hands back leases whose answer did not arrive, as if they had never been given. A lease that its worker has renewed
+   * or begun since stays. While the database is away the call tries again for ten minutes: most leases have ended by then.
    */
   async handBack(runs: readonly Pick<LeasedRun, 'id' | 'token'>[]): Promise<void> {
     if (runs.length === 0) return
@@ -168,7 +177,7 @@ export class Pull {
     const { signal } = this.#stopping
     for (let tries = 1; ; tries++) {
       try {
-        await release(this.#parts.db, releases)
+        await releaseUnheard(this.#parts.db, releases)
         break
       } catch (error) {
         if (!isAway(error) || signal.aborted || tries === awayTriesMax) throw error
@@ -183,13 +192,14 @@ export class Pull {
     for (let turn = 0; ; turn++) {
       const lease = await this.#held(claim)
       const { runId, token } = lease
-      const ms = leaseMs ?? (await this.#parts.directory.numbered(lease.subscription))?.leaseMs ?? 60_000
+      const ms = leaseMs ?? (await this.#parts.subscriptions.numbered(lease.subscription))?.leaseMs ?? 60_000
       const [held] = await heartbeat(this.#parts.db, [{ runId, token, leaseMs: ms, begun }])
       if (held === undefined) throw await this.#lost(claim.eventId, lease.subscription)
       if (held.leasedUntil !== null) {
         const lane = lease.orderingKey !== null
         const text = formatLeaseToken({ ...lease, lane })
-        const { leasedUntil, cancelled, isHeld } = held
+        const { leasedUntil, isHeld } = held
+        const cancelled = await readCancelled(this.#parts.db, runId)
         return { token: text, workerId: lease.workerId, leasedUntil, cancelled, isHeld }
       }
       if (turn === lockedTurnsMax) throw new PosthornError('LEASE_BUSY', { eventId: claim.eventId })
@@ -205,15 +215,6 @@ export class Pull {
     return started
   }
 
-  /** The errors for leases that are no longer held, with what has become of the deliveries. */
-  async lost(leases: readonly LostLease[]): Promise<PosthornError[]> {
-    const standings = await readStandings(
-      this.#parts.db,
-      leases.map(({ eventId }) => eventId),
-    )
-    return leases.map((lease) => describeLost(lease, standings.get(lease.eventId)))
-  }
-
   /** The one lease in force that a claim can mean. Who asks for it lives. */
   async #held(claim: LeaseClaim): Promise<FoundLease> {
     const { db } = this.#parts
@@ -221,23 +222,14 @@ export class Pull {
     const held = found.filter((lease) => lease.inForce)
     const worker = 'workerId' in claim ? claim.workerId : held[0]?.workerId
     if (worker != null) this.#workers.hear(worker)
-    if (held.length > 1) throw await this.ambiguous(claim.eventId, held)
+    if (held.length > 1) throw await ambiguousError(this.#parts.subscriptions, claim.eventId, held)
     const subscription = 'token' in claim ? claim.token.subscription : null
     return held[0] ?? Promise.reject(await this.#lost(claim.eventId, subscription))
   }
 
   async #lost(eventId: number, subscription: number | null): Promise<PosthornError> {
-    const [error] = await this.lost([{ eventId, subscription }])
+    const [error] = await lostErrors(this.#parts.db, [{ eventId, subscription }])
     return error as PosthornError
-  }
-
-  async ambiguous(eventId: number, leases: readonly FoundLease[]): Promise<PosthornError> {
-    const named = await Promise.all(
-      leases.map(({ subscription }) => this.#parts.directory.numbered(subscription)),
-    )
-    const names = named.map((subscription) => subscription?.name)
-    const subscriptions = names.sort().join(', ')
-    return new PosthornError('AMBIGUOUS_LEASE', { eventId, subscriptions })
   }
 
   async #leaseOnce(subscription: Subscription, request: PullRequest): Promise<readonly LeasedRun[]> {

@@ -1,6 +1,7 @@
+import { portionsOf } from '../core/portions.ts'
+import type { Signals } from '../core/signals.ts'
 import type { Database } from '../db/database.ts'
-import { type SettleRequest, settle } from '../operations/settle.ts'
-import { portionsOf } from '../portions.ts'
+import { type SettleRequest, settle } from '../engine/settle.ts'
 
 /** How far behind an asynchronous standby may be; most leases have ended by then. */
 const keptMs = 30_000
@@ -10,6 +11,7 @@ const repeatMax = 1_000
 
 export interface RecentSettlementsOptions {
   readonly db: Database
+  readonly signals: Signals
   /** The server lacked so many of them, and has them again. */
   readonly repeated: (settlements: number) => void
   readonly trouble: (error: unknown, doing: string) => void
@@ -31,6 +33,7 @@ export class RecentSettlements {
 
   constructor(options: RecentSettlementsOptions) {
     this.#options = options
+    options.signals.on('reconnected', () => this.reconnected())
   }
 
   remember(requests: readonly SettleRequest[]): void {

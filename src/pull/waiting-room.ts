@@ -1,16 +1,16 @@
+import { Loop } from '../core/loop.ts'
 import type { Database } from '../db/database.ts'
+import type { Admitter } from '../engine/admit.ts'
+import { hasWork } from '../engine/peek.ts'
+import type { SharedPeek } from '../engine/shared-peek.ts'
 import { PosthornError } from '../errors.ts'
-import type { Admitter } from '../operations/admit.ts'
-import { countOffers, type Wish } from '../operations/offers.ts'
-import { hasWork } from '../operations/peek.ts'
-import type { Lookout } from '../upkeep/lookout.ts'
-import { Loop } from '../upkeep/loop.ts'
+import { countOffers, type Wish } from './offers.ts'
 import { Guest, type Waiting } from './waiting-guest.ts'
 
 export interface WaitingRoomOptions {
   readonly db: Database
   readonly admitter: Admitter
-  readonly lookout: Lookout
+  readonly sharedPeek: SharedPeek
   readonly trouble: (error: unknown, doing: string) => void
 }
 
@@ -156,7 +156,7 @@ export class WaitingRoom {
   async #lookIfWorthwhile(): Promise<boolean> {
     if (this.#guests.size === 0 || this.#looking !== undefined) return false
     const subscriptions = [...new Set([...this.#guests].map((guest) => guest.waiting.subscription))]
-    if (hasWork(await this.#options.lookout.look(subscriptions), subscriptions)) await this.#lookOnce()
+    if (hasWork(await this.#options.sharedPeek.look(subscriptions), subscriptions)) await this.#lookOnce()
     return false
   }
 

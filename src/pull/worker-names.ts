@@ -1,5 +1,5 @@
 import type { Database } from '../db/database.ts'
-import { registerWorker, touchWorkers } from '../operations/workers.ts'
+import { registerWorker, touchWorkers } from '../workers/workers.ts'
 
 const namesMax = 10_000
 

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import { PosthornError } from '../errors.ts'
-import type { AuditText } from '../operations/prune-audit.ts'
+import type { Archive, AuditText } from './prune-audit.ts'
 
 export interface ArchiveRequest {
   readonly directory: string
@@ -13,9 +13,17 @@ export interface ArchiveRequest {
   readonly records: readonly AuditText[]
 }
 
+/** Writes audit records to files in the directory; null: there is none, so they are not archived. */
+export function archiver(directory: string | undefined): Archive | null {
+  if (directory === undefined) return null
+  return async ({ schema }, records) => {
+    await archive({ directory, prefix: `${schema.replaceAll('"', '')}-audit`, records })
+  }
+}
+
 /**
- * Writes records to a file of their own, one JSON text a line, compressed. It has its name only once all of it is on the
- * disk. No file is ever written over: after a database was restored the same ids may come again. Throws ARCHIVE_FAILED.
+ * Writes records to a file of their own, one JSON text a line, compressed. The file gets its name only once all of it is on
+ * the disk. No file is ever written over: after a database was restored the same ids may come again. Throws ARCHIVE_FAILED.
  */
 export async function archive({ directory, prefix, records }: ArchiveRequest): Promise<string> {
   const ids = records.map(({ id }) => id)

@@ -1,30 +1,18 @@
 import { randomUUID } from 'node:crypto'
-import type { Database } from '../db/database.ts'
 import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import { keepAuditMsMin, keepMsMax, type RetentionConfig } from '../domain/retention.ts'
 import { integer } from '../domain/subscription.ts'
 import { readReason } from '../domain/text.ts'
-import { recordAction } from '../operations/admin-log.ts'
-import { countOldEvents, countPrunableRest } from '../operations/count-prunable.ts'
-import { listEventTypes } from '../operations/event-type.ts'
-import { formerOwed } from '../operations/former-owed.ts'
-import { takePruneTurn } from '../operations/prune-turn.ts'
-import { type Purged, purge } from '../operations/purge.ts'
-import { restartWalk } from '../operations/retention-walk.ts'
-import { readStorage, type StoredTable } from '../operations/storage.ts'
-import { pruneVerbs, type Verb, type VerbStep } from './verbs.ts'
+import { listEventTypes } from '../events/event-type.ts'
+import { recordAction } from '../keys/admin-log.ts'
+import { countPrunable } from './count-prunable.ts'
+import { formerOwed } from './former-owed.ts'
+import { pruneAll, pruneOneStep, type RetentionParts } from './prune.ts'
+import { type Purged, purge } from './purge.ts'
+import { takePruneTurn } from './retention-walk.ts'
+import { readStorage, type StoredTable } from './storage.ts'
 
-export interface RetentionParts {
-  readonly db: Database
-  readonly config: RetentionConfig
-  readonly observe: RetentionObserver
-}
-
-export interface RetentionObserver {
-  /** Rows of a table were removed. */
-  pruned(table: string, rows: number): void
-  failed(error: unknown, doing: string): void
-}
+export type { RetentionObserver, RetentionParts } from './prune.ts'
 
 export interface PruneOptions {
   /** Instead of the hub's `keepFinishedMs`, and of `keepAuditMs`, which is a day at least. Types keep their own. */
@@ -40,7 +28,11 @@ export interface PruneOptions {
 }
 
 const pruneNames: NamesOf<PruneOptions> = {
-  ...{ olderThanMs: true, deadLettersOlderThanMs: true, archiveDirectory: true, dryRun: true, by: true },
+  olderThanMs: true,
+  deadLettersOlderThanMs: true,
+  archiveDirectory: true,
+  dryRun: true,
+  by: true,
 }
 
 export interface Pruned {
@@ -60,127 +52,83 @@ export interface PurgeTerms {
   readonly remote?: string | null
 }
 
+/** What is kept and for how long, what goes, and how much there is. */
+export interface Retention {
+  /** Removes all that need not be kept any longer, now; upkeep does the same little by little. */
+  prune(options?: PruneOptions): Promise<Pruned>
+  /**
+   * Erases what a finished event said, and keeps its audit; the event is never delivered again. Throws NOT_FOUND, or
+   * NOT_FINISHED while something of the event waits or is under way. Doing it twice is doing it once.
+   */
+  purge(eventId: number, reason: string, terms?: PurgeTerms): Promise<Purged>
+  /** How much is stored of what, and how long it is kept. */
+  storage(): Promise<Storage>
+  /** One step of pruning, if it is this process's turn, for upkeep. True: there is more. */
+  step(): Promise<boolean>
+  /** The subscriptions that an event was owed to which is gone. */
+  formerOwed(eventId: number): Promise<number[]>
+}
+
 /** Longer than a step and the pause after it take. */
 const turnMs = 10_000
 
-/** What is kept and for how long, what goes, and how much there is. */
-export class Retention {
-  readonly #parts: RetentionParts
-  readonly #holder = randomUUID()
-
-  constructor(parts: RetentionParts) {
-    this.#parts = parts
-  }
-
-  /**
-   * One step of everything that is due, if it is this process's turn, for upkeep. What fails keeps nothing else from being
-   * done. True: there is more.
-   */
-  async step(): Promise<boolean> {
-    const { db, config, observe } = this.#parts
-    if (!(await takePruneTurn(db, { holder: this.#holder, turnMs }))) return false
-    let more = false
-    for (const verb of pruneVerbs(db, config, await listEventTypes(db))) {
-      try {
-        more = (await this.#take(verb, 'when due')).more || more
-      } catch (error) {
-        observe.failed(error, verb.doing)
+export function createRetention(parts: RetentionParts): Retention {
+  const { db, config } = parts
+  const holder = randomUUID()
+  return {
+    async prune(options = {}) {
+      checkOptions(options, pruneNames, 'prune')
+      const wanted = withOptions(config, options)
+      if (options.dryRun === true) {
+        const { deadLetters, events, auditedEvents } = await countPrunable(db, wanted)
+        return { removed: { dead_letters: deadLetters, events }, auditedEvents }
       }
-    }
-    return more
+      await recordAction(db, {
+        actor: options.by ?? 'library',
+        action: 'prune',
+        details: toDetails(wanted),
+      })
+      return { removed: await pruneAll({ ...parts, config: wanted }) }
+    },
+    async purge(eventId, reason, { by = 'library', remote = null } = {}) {
+      const details = { reason: readReason(reason) }
+      const action = { actor: by, action: 'event.purge', target: String(eventId), details, remote }
+      return purge(db, { eventId, action })
+    },
+    async storage() {
+      const { keepFinishedMs, keepAuditMs, keepDeadLettersMs, archiveDirectory } = config
+      const types = (await listEventTypes(db)).flatMap(({ type, keepMs }) =>
+        keepMs === null ? [] : [{ type, keepMs }],
+      )
+      const policies = { keepFinishedMs, keepAuditMs, keepDeadLettersMs, archiveDirectory, types }
+      return { tables: await readStorage(db), policies }
+    },
+    async step() {
+      const isOurTurn = await takePruneTurn(db, { holder, turnMs })
+      return isOurTurn && pruneOneStep(parts)
+    },
+    formerOwed: (eventId) => formerOwed(db, eventId),
   }
+}
 
-  /** Removes all whose time is over, now and without pauses. What fails is thrown, and what was done stays done. */
-  async prune(options: PruneOptions = {}): Promise<Pruned> {
-    const { db } = this.#parts
-    checkOptions(options, pruneNames, 'prune')
-    const terms = this.#terms(options)
-    if (options.dryRun === true) return this.#count(terms)
-    await recordAction(db, { actor: options.by ?? 'library', action: 'prune', details: toDetails(terms) })
-    const removed: Record<string, number> = {}
-    for (const verb of pruneVerbs(db, terms, await listEventTypes(db))) {
-      if (verb.walk !== undefined) await restartWalk(db, verb.walk)
-      for (let more = true; more; ) {
-        const step = await this.#take(verb, 'now')
-        for (const [table, rows] of Object.entries(step.removed))
-          removed[table] = (removed[table] ?? 0) + rows
-        more = step.more
-      }
-    }
-    return { removed }
-  }
-
-  /**
-   * Erases what a finished event said, and keeps its audit. It is never delivered again. Throws NOT_FOUND, or
-   * NOT_FINISHED while something of it waits or is under way. Doing it twice is doing it once.
-   */
-  purge(
-    eventId: number,
-    reason: string,
-    { by = 'library', remote = null }: PurgeTerms = {},
-  ): Promise<Purged> {
-    const details = { reason: readReason(reason) }
-    const action = { actor: by, action: 'event.purge', target: String(eventId), details, remote }
-    return purge(this.#parts.db, { eventId, action })
-  }
-
-  /** How much there is of everything, and how long it is kept. */
-  async storage(): Promise<Storage> {
-    const { db, config } = this.#parts
-    const { keepFinishedMs, keepAuditMs, keepDeadLettersMs, archiveDirectory } = config
-    const types = (await listEventTypes(db)).flatMap(({ type, keepMs }) =>
-      keepMs === null ? [] : [{ type, keepMs }],
-    )
-    const policies = { keepFinishedMs, keepAuditMs, keepDeadLettersMs, archiveDirectory, types }
-    return { tables: await readStorage(db), policies }
-  }
-
-  /** Whom an event was owed to that is gone. */
-  formerOwed(eventId: number): Promise<number[]> {
-    return formerOwed(this.#parts.db, eventId)
-  }
-
-  async #take(verb: Verb, turn: Parameters<Verb['step']>[0]): Promise<VerbStep> {
-    const step = await verb.step(turn)
-    for (const [table, rows] of Object.entries(step.removed)) {
-      if (rows > 0) this.#parts.observe.pruned(table, rows)
-    }
-    return step
-  }
-
-  #terms({ olderThanMs, deadLettersOlderThanMs, archiveDirectory }: PruneOptions): RetentionConfig {
-    const { config } = this.#parts
-    const older = olderThanMs === undefined ? undefined : integer('olderThanMs', olderThanMs, 0, keepMsMax)
-    return {
-      keepFinishedMs: older ?? config.keepFinishedMs,
-      keepAuditMs: older === undefined ? config.keepAuditMs : Math.max(older, keepAuditMsMin),
-      keepDeadLettersMs: integer(
-        'deadLettersOlderThanMs',
-        deadLettersOlderThanMs ?? config.keepDeadLettersMs,
-        0,
-        keepMsMax,
-      ),
-      archiveDirectory: archiveDirectory ?? config.archiveDirectory,
-    }
-  }
-
-  async #count(terms: RetentionConfig): Promise<Pruned> {
-    const { db } = this.#parts
-    let events = await countOldEvents(db, { type: null, keepMs: terms.keepFinishedMs })
-    for (const { type, keepMs } of await listEventTypes(db)) {
-      if (keepMs !== null) events += await countOldEvents(db, { type, keepMs })
-    }
-    const { deadLetters, auditedEvents } = await countPrunableRest(db, terms)
-    return { removed: { dead_letters: deadLetters, events }, auditedEvents }
+function withOptions(config: RetentionConfig, options: PruneOptions): RetentionConfig {
+  const { olderThanMs, deadLettersOlderThanMs, archiveDirectory } = options
+  const older = olderThanMs === undefined ? undefined : integer('olderThanMs', olderThanMs, 0, keepMsMax)
+  const lettersOlder = deadLettersOlderThanMs ?? config.keepDeadLettersMs
+  return {
+    keepFinishedMs: older ?? config.keepFinishedMs,
+    keepAuditMs: older === undefined ? config.keepAuditMs : Math.max(older, keepAuditMsMin),
+    keepDeadLettersMs: integer('deadLettersOlderThanMs', lettersOlder, 0, keepMsMax),
+    archiveDirectory: archiveDirectory ?? config.archiveDirectory,
   }
 }
 
 /** As the admin log writes things. */
-function toDetails(terms: RetentionConfig): Record<string, unknown> {
+function toDetails(config: RetentionConfig): Record<string, unknown> {
   return {
-    keep_finished_ms: terms.keepFinishedMs,
-    keep_audit_ms: terms.keepAuditMs,
-    keep_dead_letters_ms: terms.keepDeadLettersMs,
-    archived: terms.archiveDirectory !== undefined,
+    keep_finished_ms: config.keepFinishedMs,
+    keep_audit_ms: config.keepAuditMs,
+    keep_dead_letters_ms: config.keepDeadLettersMs,
+    archived: config.archiveDirectory !== undefined,
   }
 }

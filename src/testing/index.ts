@@ -3,9 +3,9 @@ import type { PosthornOptions } from '../config.ts'
 import { openPosthorn } from '../create.ts'
 import type { Catalogue } from '../domain/catalogue.ts'
 import { integer } from '../domain/subscription.ts'
-import { countBacklog } from '../operations/backlog.ts'
-import { moveClock, readClockOffset } from '../operations/clock.ts'
+import { moveClock, readClockOffset } from '../engine/clock.ts'
 import type { Posthorn } from '../posthorn.ts'
+import { countBacklog } from './backlog.ts'
 import { guardServer } from './guard-server.ts'
 
 export interface TestPosthorn<C extends Catalogue = Catalogue> extends AsyncDisposable {

@@ -1,24 +1,25 @@
+import { Loop } from '../core/loop.ts'
+import type { PublishedEvents, Signals } from '../core/signals.ts'
 import type { Database } from '../db/database.ts'
-import { abandonedSubscriptions } from '../operations/abandoned.ts'
-import type { Admitter } from '../operations/admit.ts'
-import { cancel } from '../operations/cancel.ts'
-import { checkpoint } from '../operations/checkpoints.ts'
-import { finishDrains } from '../operations/drains.ts'
-import { type Expired, expire } from '../operations/expire.ts'
-import { forgetBlockedLanes, orphanedDeliveries } from '../operations/orphans.ts'
-import type { OverdueAttempt } from '../operations/overdue.ts'
-import { type Peek, peek } from '../operations/peek.ts'
-import { measurePressure, type PressureChange } from '../operations/pressure.ts'
-import { untoldPromotion } from '../operations/promotions.ts'
-import { type Reclaimed, reclaim } from '../operations/reclaim.ts'
-import { stepReplay } from '../operations/step-replay.ts'
-import { addUpTallies } from '../operations/tallies.ts'
-import { type UnroutedLetter, unroutedLetters } from '../operations/unrouted.ts'
-import type { Sleeper } from '../operations/wake-sleepers.ts'
-import type { Lookout } from './lookout.ts'
-import { Loop } from './loop.ts'
-import { OverdueWatch } from './overdue-watch.ts'
-import { SleeperWatch } from './sleeper-watch.ts'
+import { stepReplay } from '../deliveries/step-replay.ts'
+import type { Admitter } from '../engine/admit.ts'
+import { cancel } from '../engine/cancel.ts'
+import { type Expired, expire } from '../engine/expire.ts'
+import { forgetBlockedLanes, orphanedDeliveries } from '../engine/orphans.ts'
+import { type Peek, peek } from '../engine/peek.ts'
+import { untoldPromotion } from '../engine/promotions.ts'
+import { type Reclaimed, reclaim } from '../engine/reclaim.ts'
+import type { SharedPeek } from '../engine/shared-peek.ts'
+import { SleeperWatch } from '../engine/sleeper-watch.ts'
+import { type UnroutedLetter, unroutedLetters } from '../engine/unrouted.ts'
+import type { Sleeper } from '../engine/wake-sleepers.ts'
+import type { OverdueAttempt } from '../observe/overdue.ts'
+import { OverdueWatch } from '../observe/overdue-watch.ts'
+import { checkpoint } from '../queues/checkpoints.ts'
+import { finishDrains } from '../queues/drains.ts'
+import { measurePressure, type PressureChange } from '../queues/pressure.ts'
+import { addUpTallies } from '../queues/tallies.ts'
+import { abandonedSubscriptions } from '../subscriptions/abandoned.ts'
 
 export interface UpkeepObserver {
   reclaimed(runs: number, charged: readonly Reclaimed[]): void
@@ -37,7 +38,8 @@ export interface UpkeepObserver {
 export interface UpkeepOptions {
   readonly db: Database
   readonly admitter: Admitter
-  readonly lookout: Lookout
+  readonly sharedPeek: SharedPeek
+  readonly signals: Signals
   readonly overdueAfterMs: number
   /** Whether any queue has a limit: then how full it is must be looked at all the time. */
   readonly isAnyLimited: () => boolean
@@ -59,7 +61,7 @@ export class Upkeep {
   readonly #db: Database
   readonly #admitter: Admitter
   readonly #observe: UpkeepObserver
-  readonly #lookout: Lookout
+  readonly #sharedPeek: SharedPeek
   readonly #overdue: OverdueWatch
   readonly #sleepers: SleeperWatch
   readonly #moveLeft: () => Promise<boolean>
@@ -69,22 +71,24 @@ export class Upkeep {
   #looking: Promise<void> | undefined
 
   constructor(options: UpkeepOptions) {
-    const { db, admitter, lookout, overdueAfterMs, isAnyLimited, prune, moveLeft, observe } = options
+    const { db, admitter, sharedPeek, signals, overdueAfterMs, isAnyLimited, prune, moveLeft, observe } =
+      options
     this.#db = db
     this.#admitter = admitter
     this.#observe = observe
-    this.#lookout = lookout
+    this.#sharedPeek = sharedPeek
     this.#moveLeft = moveLeft
+    signals.on('published', (published) => this.#noteUnrouted(published))
     this.#overdue = new OverdueWatch(db, { overdueAfterMs })
     this.#sleepers = new SleeperWatch(db, (sleepers) => observe.asleep(sleepers))
     const loop = (name: string, everyMs: number, step: () => Promise<boolean>, share = 1) =>
       new Loop({ name, everyMs, step, share, trouble: (error, doing) => observe.trouble(error, doing) })
     this.#loops = [
-      loop('taking back what is overdue', 2_000, async () => this.#takeBack(await this.#lookout.look())),
+      loop('taking back what is overdue', 2_000, async () => this.#takeBack(await this.#sharedPeek.look())),
       loop('measuring how full queues are', 400, async () => isAnyLimited() && this.#measure()),
       loop('recording how far queues are', 60_000, () => this.#checkpoint()),
       loop('sending once more what was asked for', 1_000, async () => {
-        const { replays } = await this.#lookout.look()
+        const { replays } = await this.#sharedPeek.look()
         return replays && this.#stepReplay()
       }),
       loop('moving what is left of memory queues', 5_000, moveLeft),
@@ -144,9 +148,14 @@ export class Upkeep {
     return (await checkpoint(this.#db, { queues: null, reason: 'interval' })).more
   }
 
-  /** These were just published and nobody wanted them: some may have been buried for it, which is told. */
-  unrouted(eventIds: readonly number[]): void {
-    this.#unrouted = this.#unrouted.concat(eventIds)
+  /** Events that nobody wants may have been buried for it, which is told. A repeat was told when it was first published. */
+  #noteUnrouted({ answers }: PublishedEvents): void {
+    const unrouted = answers.filter(
+      ({ owed, refused, replayed, conflict }) =>
+        owed.length === 0 && refused === null && !replayed && !conflict,
+    )
+    if (unrouted.length === 0) return
+    this.#unrouted = this.#unrouted.concat(unrouted.map(({ id }) => id))
     this.#looking ??= this.#findLetters()
   }
 

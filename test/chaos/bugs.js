@@ -1,7 +1,7 @@
 /** Plants one of the bugs of support/planted-bugs.js into the driver's own schema and processes. */
 import { readMigrations } from '../../dist/db/migration-files.js'
+import { enqueueAgain } from '../../dist/deliveries/again-sql.js'
 import { Hold } from '../../dist/memory/hold.js'
-import { enqueueAgain } from '../../dist/operations/again-sql.js'
 import { changeStatement, findBug, outliveClaims, sqlOf } from '../support/planted-bugs.js'
 
 /** Changes the schema, once. */

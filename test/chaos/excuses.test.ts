@@ -67,6 +67,45 @@ describe('the excuses of the checker', () => {
     expect(rules([...history, { ...answer, kind: 'settle ok' }], final)).toEqual(['counter'])
   })
 
+  test('lets a lease that ended before its attempt bury an event that is allowed one failure', () => {
+    const event = { u: 1, id: 11, s: 'pulled', token: 'a' }
+    const buried = (leaseSecs: number) => [
+      ...published(1, 0, [{ u: 1, id: 11, type: 'pulled.x', maxRetries: 1 }]),
+      { at: 20, kind: 'lease', pid: 7, no: 1, s: 'pulled' },
+      { at: 21, kind: 'leased', pid: 7, no: 1, s: 'pulled', leaseSecs, events: [event] },
+      ...attempted(worker, 1, [22, 2_300_000], event),
+      { at: 2_300_001, kind: 'settle', verb: 'complete', pid: 7, no: 1, ...event },
+      { at: 2_300_002, kind: 'settle refused', verb: 'complete', pid: 7, no: 1, ...event },
+    ]
+    const letters = [{ message_id: 'd11', event_id: 11, subscriber: 'pulled', manual_retry_at: null }]
+    const dead = { ...delivered(11, 'dlq'), subscriber: 'pulled', attempt_count: 1, failures: 1 }
+    const final = { deliveries: [dead], letters }
+    expect(rules(buried(1), final)).not.toContain('bound')
+    expect(rules(buried(60), final)).toContain('bound')
+  })
+
+  test('lets a small step of the clock shorten the lease of a pull worker, by as much as it steps', () => {
+    const event = (token: string) => ({ u: 1, id: 11, s: 'pulled', token })
+    const [first, second] = [event('a'), event('b')]
+    const leased = (pid: number, at: number, event: Line) => [
+      { at, kind: 'lease', pid, no: 1, s: 'pulled' },
+      { at: at + 1, kind: 'leased', pid, no: 1, s: 'pulled', leaseSecs: 2, events: [event] },
+    ]
+    const history = [
+      ...published(1, 0, [{ u: 1, id: 11, type: 'pulled.x' }]),
+      ...leased(7, 20, first),
+      ...attempted(worker, 1, [22, 2_100_000], first),
+      ...leased(8, 1_400_000, second),
+      ...attempted(other, 1, [1_500_000, 1_600_000], second),
+    ]
+    const stepped = (stepMs: number) => [
+      { at: 500_000, kind: 'fault', fault: 'clock.forward', stepMs, phase: 'begins' },
+      { at: 500_010, kind: 'fault', fault: 'clock.forward', stepMs, phase: 'ends' },
+    ]
+    expect(rules([...history, ...stepped(100)])).toContain('overlap')
+    expect(rules([...history, ...stepped(800)])).not.toContain('overlap')
+  })
+
   test('knows that leases which nobody began can bury an event, which can then be pruned', () => {
     const history = [
       ...published(1, 0, [{ u: 1, id: 11, type: 'pulled.x' }]),

@@ -4,9 +4,9 @@ import { beforeAll, describe, expect, test, vi } from 'vitest'
 import type { Statement } from '../../src/db/database.ts'
 import { readMigrations } from '../../src/db/migration-files.ts'
 import type { PostgresDatabase } from '../../src/db/postgres.ts'
+import { enqueueAgain } from '../../src/deliveries/again-sql.ts'
 import { Hold } from '../../src/memory/hold.ts'
-import { enqueueAgain } from '../../src/operations/again-sql.ts'
-import { useEngines } from '../operations/reading.ts'
+import { useEngines } from '../support/engine.ts'
 import {
   changeStatement,
   outliveClaims,
@@ -33,8 +33,10 @@ vi.mock(import('../../src/db/database.ts'), async (original) => {
 const openEngine = useEngines('planted_bugs')
 
 beforeAll(async () => {
-  const operations = fileURLToPath(new URL('../../src/operations/', import.meta.url))
-  for (const file of readdirSync(operations)) await import(operations + file)
+  for (const feature of ['engine', 'deliveries', 'memory', 'pull']) {
+    const folder = fileURLToPath(new URL(`../../src/${feature}/`, import.meta.url))
+    for (const file of readdirSync(folder)) await import(folder + file)
+  }
 })
 
 const bugs = Object.entries(plantedBugs)

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { environmentVariables } from '../../src/config.ts'
+import { serverVariables } from '../../src/config.ts'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
 import { eventually } from '../support/signal.ts'
 import { posthorn, serve, takePort, urlOf } from './process.ts'
@@ -30,7 +30,7 @@ describe('help', () => {
 
   test('serve names every variable that it reads', async () => {
     const { stdout } = await posthorn(['serve', '--help'])
-    for (const name of environmentVariables) expect(stdout).toMatch(new RegExp(`^  ${name} `, 'm'))
+    for (const name of serverVariables) expect(stdout).toMatch(new RegExp(`^  ${name} `, 'm'))
   })
 
   test('the version is the package’s', async () => {
@@ -119,7 +119,7 @@ describe('on the embedded database', () => {
     const { code, stdout } = await posthorn(['migrate'], env)
     expect({ code, stdout }).toMatchObject({
       code: 0,
-      stdout: expect.stringMatching(/applied 0001_initial, /),
+      stdout: expect.stringMatching(/applied 0001_baseline\./),
     })
     expect(isRunning()).toBe(false)
     expect(await posthorn(['keys', 'list'], env)).toMatchObject({
@@ -193,7 +193,7 @@ describe('on a database of its own', () => {
         {
           check: 'schema',
           state: 'fail',
-          says: expect.stringContaining('0001_initial'),
+          says: expect.stringContaining('0001_baseline'),
           fix: expect.stringContaining('posthorn migrate'),
         },
       ]),
@@ -201,7 +201,7 @@ describe('on a database of its own', () => {
 
     const dry = await posthorn(['migrate', '--dry-run'], env)
     expect(dry).toMatchObject({ code: 0, stderr: '' })
-    expect(dry.stdout).toMatch(/^-- The schema "posthorn" lacks \d+: 0001_initial, /)
+    expect(dry.stdout).toMatch(/^-- The schema "posthorn" lacks \d+: 0001_baseline$/m)
     const db = await database.open()
     await db.session((connection) => connection.query(dry.stdout))
     expect((await posthorn(['migrate'], env)).stdout).toBe('The schema "posthorn" is up to date.\n')

@@ -2,10 +2,10 @@ import { describe, expect, test } from 'vitest'
 import { readKeysAction } from '../../src/cli/keys.ts'
 import type { PostgresDatabase } from '../../src/db/postgres.ts'
 import { newKey, parseKey } from '../../src/domain/api-key.ts'
-import { KeyRing } from '../../src/key-ring.ts'
-import { listActions } from '../../src/operations/admin-log.ts'
-import { anyKeys, listKeys, touchKeys } from '../../src/operations/api-keys.ts'
-import { only, useEngines } from '../operations/reading.ts'
+import { listActions } from '../../src/keys/admin-log.ts'
+import { anyKeys, listKeys, touchKeys } from '../../src/keys/api-keys.ts'
+import { KeyRing } from '../../src/keys/key-ring.ts'
+import { only, useEngines } from '../support/engine.ts'
 
 const openEngine = useEngines('cli_keys')
 

@@ -227,6 +227,27 @@ test('a handler is told when its event is cancelled, and the event ends as cance
   await eventually('it is cancelled', async () => (await client.event(id)).status === 'CANCELLED')
 })
 
+test('what a worker holds and has not begun when it is cancelled is not begun', async () => {
+  const { client, startWorker } = await serve()
+  const seen: unknown[] = []
+  const first = createSignal()
+  const ids: number[] = []
+  // One by one, so that each is leased with a token of its own.
+  for (const payload of [0, 1, 2, 3]) ids.push((await client.publish({ title: 'x', tags: 'a', payload })).id)
+  await startWorker({ tags: 'a', concurrency: 1, leaseSeconds: 600 }, async ({ payload }) => {
+    seen.push(payload)
+    if (payload === 0) await first.given
+  })
+  await eventually('the first has begun', () => seen.length === 1)
+  const [, next] = ids as [number, number]
+  expect(await client.cancel(next)).toMatchObject({ cancelled: 0, told: 1 })
+  await eventually('it is cancelled', async () => (await client.event(next)).status === 'CANCELLED')
+  expect(seen).toEqual([0])
+  first.give()
+  await eventually('the rest is done', () => seen.length === 3)
+  expect(seen).toEqual([0, 2, 3])
+})
+
 test('a handler that was reset away is told, and the event is run again', async () => {
   const { client, startWorker } = await serve()
   const { id } = await client.publish({ title: 'x', tags: 'a', payload: 1 })

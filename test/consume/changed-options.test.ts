@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { expect, test } from 'vitest'
-import { heartbeat } from '../../src/operations/heartbeat.ts'
-import { useEngines } from '../operations/reading.ts'
+import { heartbeat } from '../../src/engine/heartbeat.ts'
+import { useEngines } from '../support/engine.ts'
 import { useHubs } from '../support/hub.ts'
 import { createSignal, eventually } from '../support/signal.ts'
 

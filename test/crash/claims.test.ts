@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { migrate } from '../../src/db/migrate.ts'
 import { openPostgres, type PostgresDatabase } from '../../src/db/postgres.ts'
-import { type LeaseRequest, lease } from '../../src/operations/lease.ts'
+import { type LeaseRequest, lease } from '../../src/engine/lease.ts'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
 
 /**

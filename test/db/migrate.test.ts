@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -60,6 +60,21 @@ test('applies what is pending, once, in order', async () => {
     { number: 2, name: '0002_more' },
     { number: 3, name: '0003_third' },
   ])
+})
+
+test('the SQL files of a folder are the parts of one migration', async () => {
+  const parts = new URL('0003_parts/', `${directory}/`)
+  await mkdir(parts)
+  await writeFile(
+    new URL('02_fill.sql', parts),
+    'insert into __schema__.others select id from __schema__.things;',
+  )
+  await writeFile(new URL('01_make.sql', parts), 'create table __schema__.others (id int);')
+  await expect(migrate(database, { directory })).resolves.toMatchObject({
+    applied: ['0001_initial', '0002_more', '0003_parts'],
+  })
+  const { rows } = await database.query(`select id from ${database.schema}.others`)
+  expect(rows).toEqual([{ id: 1 }])
 })
 
 test('eight processes that start at once apply each migration exactly once', async () => {

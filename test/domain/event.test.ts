@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { type EventInput, type NewEvent, parseEvent, storedEvent } from '../../src/domain/event.ts'
+import { type EventInput, type NewEvent, parseEvent } from '../../src/domain/event.ts'
+import { storedEvent } from '../../src/domain/stored-event.ts'
 
 const parse = (fields: object): NewEvent =>
   parseEvent({ type: 'a.b', payload: null, ...fields } as EventInput)

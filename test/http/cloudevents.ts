@@ -8,7 +8,8 @@ import {
   readCloudEventBatch,
 } from '../../src/cloudevents/read.ts'
 import type { BinaryCloudEvent } from '../../src/cloudevents/write.ts'
-import { type EventAttributes, type EventInput, parseEvent, storedEvent } from '../../src/domain/event.ts'
+import { type EventAttributes, type EventInput, parseEvent } from '../../src/domain/event.ts'
+import { storedEvent } from '../../src/domain/stored-event.ts'
 
 export const structuredType = 'application/cloudevents+json; charset=utf-8'
 export const batchType = 'application/cloudevents-batch+json'

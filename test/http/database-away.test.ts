@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { createKey } from '../../src/operations/api-keys.ts'
+import { createKey } from '../../src/keys/api-keys.ts'
 import { type TestAnswer, type TestServer, useServers } from '../support/http.ts'
 import { startProxy, type TestProxy } from '../support/proxy.ts'
 import { eventually } from '../support/signal.ts'

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { apiRoutes } from '../../src/http/routes/index.ts'
-import { listActions } from '../../src/operations/admin-log.ts'
-import { createKey } from '../../src/operations/api-keys.ts'
+import { listActions } from '../../src/keys/admin-log.ts'
+import { createKey } from '../../src/keys/api-keys.ts'
 import { type TestServer, useServers } from '../support/http.ts'
 
 /** Who changed what: one row for each call that manages, none for those that publish, consume or read. */

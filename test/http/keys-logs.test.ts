@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { newKey } from '../../src/domain/api-key.ts'
+import { createKey } from '../../src/keys/api-keys.ts'
 import { createLogger } from '../../src/observe/log.ts'
-import { createKey } from '../../src/operations/api-keys.ts'
 import { type TestServer, useServers } from '../support/http.ts'
 
 /** Logs say who asked for what and how it went, and nothing that anybody could misuse. */

@@ -3,7 +3,7 @@ import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { expect, test } from 'vitest'
 import { apiRoutes } from '../../src/http/routes/index.ts'
-import { createKey, revokeKey } from '../../src/operations/api-keys.ts'
+import { createKey, revokeKey } from '../../src/keys/api-keys.ts'
 import { type TestServer, useServers } from '../support/http.ts'
 
 /** While there is no key, whoever is on this machine may do everything, and nobody else anything. */
@@ -136,6 +136,11 @@ const proxyHeaders = [
     'X-Forwarded-Proto',
     'X-Forwarded',
     'X-Real-IP',
+    'X-Remote-IP',
+    'X-Originating-IP',
+    'X-Vercel-Forwarded-For',
+    'X-Nf-Client-Connection-Ip',
+    'CF-Ray',
   ],
   ...[
     'CF-Connecting-IP',

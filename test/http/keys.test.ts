@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { newKey, type Scope, scopeNames } from '../../src/domain/api-key.ts'
 import type { Route } from '../../src/http/route.ts'
 import { apiRoutes } from '../../src/http/routes/index.ts'
-import { createKey, revokeKey } from '../../src/operations/api-keys.ts'
+import { createKey, revokeKey } from '../../src/keys/api-keys.ts'
 import { type TestServer, useServers } from '../support/http.ts'
 
 /** Who gets in with which key, on every route there is: a new one is covered by itself. */

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { listLanes } from '../../src/operations/list-lanes.ts'
+import { listLanes } from '../../src/deliveries/list-lanes.ts'
 import { useServers } from '../support/http.ts'
 import { isTime, type Json } from './pulling.ts'
 import { Repairing } from './repairing.ts'
@@ -155,7 +155,7 @@ describe('the lanes of a subscriber', () => {
     await api.buried('s', { ordering_key: 'z' })
     for (const ordering_key of ['a', 'b', 'c', 'd']) await api.note({ ordering_key })
     const { db, hub } = api.server
-    await hub.lanes.list(1)
+    await hub.lanes.list('s')
     const first = await listLanes(db, 1, { status: 'blocked' }, { examinedMax: 3 })
     expect(first).toMatchObject({ lanes: [], nextCursor: expect.any(String) })
     const cursor = first.nextCursor as string

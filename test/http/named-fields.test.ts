@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { openDispatching } from '../dispatcher/setup.ts'
 import { useServers } from '../support/http.ts'
+import { openDispatching } from '../webhooks/send/setup.ts'
 
 /** A refused request says which of its fields is wrong, as deep as it goes, and what it has there. */
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { createKey } from '../../src/operations/api-keys.ts'
+import { createKey } from '../../src/keys/api-keys.ts'
 import { type TestServer, useServers } from '../support/http.ts'
 import { eventually } from '../support/signal.ts'
 

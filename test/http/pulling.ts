@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import { moveClock } from '../../src/operations/clock.ts'
+import { moveClock } from '../../src/engine/clock.ts'
 import type { TestAnswer, TestServer } from '../support/http.ts'
 
 /** What pull workers do, in as few words as the tests need. */

@@ -31,9 +31,7 @@ const msMax = 10
 const chars = 100_000
 
 describe('every regular expression of the domain and of the API', () => {
-  const found = ['src/domain', 'src/http', 'src/cloudevents', 'src/webhooks', 'src/dispatch'].flatMap(
-    expressionsBelow,
-  )
+  const found = ['src/domain', 'src/http', 'src/cloudevents', 'src/webhooks'].flatMap(expressionsBelow)
 
   test('is found', () => {
     expect(found.length).toBeGreaterThan(50)

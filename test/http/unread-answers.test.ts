@@ -65,6 +65,32 @@ test('a client that has sent another request since keeps its lease when its conn
   })
 })
 
+test.each([
+  ['begun', '/start', {}],
+  ['renewed for longer', '/heartbeat', { lease: 900 }],
+  ['renewed for no longer', '/heartbeat', { lease: 1 }],
+] as const)(
+  'a lease that was %s over another connection is kept when the first one is reset',
+  async (_, path, body) => {
+    const server = await servers.open()
+    const { id } = await server.hub.publish({ title: 'x', tags: ['a'], payload: 1 })
+    const { caller, closed } = await lease(server, { isListening: true })
+    await eventually('the answer is read', () => caller.statuses.length === 1)
+    expect(await server.call('POST', `/events/${id}${path}`, { worker_id: 'w', ...body })).toMatchObject({
+      status: 200,
+    })
+    caller.reset()
+    await closed
+    // A hand-back, if there were one, would be over: nobody else can lease the event.
+    expect(await server.call('GET', '/events/subscribe?tags=a&worker_id=v&wait=1')).toMatchObject({
+      status: 204,
+    })
+    expect(await server.call('POST', `/events/${id}/complete`, { worker_id: 'w' })).toMatchObject({
+      status: 200,
+    })
+  },
+)
+
 test('a client that asks for its connection to be closed and reads all of it keeps its lease', async () => {
   const server = await servers.open()
   const { id } = await server.hub.publish({ title: 'x', tags: ['a'], payload: 'x'.repeat(900_000) })

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { expect, test } from 'vitest'
+import { type TestServer, useServers } from '../support/http.ts'
 import {
   deadLettersOf,
   openDispatching,
@@ -8,8 +9,7 @@ import {
   secretKey,
   subscribe,
   until,
-} from '../dispatcher/setup.ts'
-import { type TestServer, useServers } from '../support/http.ts'
+} from '../webhooks/send/setup.ts'
 
 /** A subscriber's own headers let it in at its receiver: whoever may read or manage need not be able to do the same. */
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { refuseOwnDoor } from '../../src/http/own-door.ts'
-import { openDispatching } from '../dispatcher/setup.ts'
 import { type TestServer, useServers } from '../support/http.ts'
+import { openDispatching } from '../webhooks/send/setup.ts'
 
 const servers = useServers('webhook_refused')
 

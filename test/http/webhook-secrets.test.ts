@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { expect, test } from 'vitest'
 import { verify } from '../../src/webhooks/index.ts'
+import { type TestServer, useServers } from '../support/http.ts'
 import {
   type Delivered,
   openDispatching,
@@ -9,8 +10,7 @@ import {
   secretKey,
   settledTimes,
   subscribe,
-} from '../dispatcher/setup.ts'
-import { type TestServer, useServers } from '../support/http.ts'
+} from '../webhooks/send/setup.ts'
 
 const servers = useServers('webhook_secrets')
 

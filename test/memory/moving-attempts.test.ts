@@ -194,6 +194,53 @@ test.each(['find_adopted_memory', 'forget_memory'])(
   },
 )
 
+test('an attempt whose run was taken away before anybody knew of it is told as lost, not as completed', async () => {
+  const begun = createSignal()
+  const mayEnd = createSignal()
+  let calls = 0
+  const owner = await openOwner(async () => {
+    if (++calls > 1) return
+    begun.give()
+    await mayEnd.given
+  })
+  await owner.hub.start()
+  const { id } = await owner.hub.publish({ type: 't', payload: 1 })
+  await begun.given
+  const count = failStatement('find_adopted_memory', 2)
+  const { mover, moved } = await owner.begin()
+  await eventually('a move was not answered', () => count.failed > 0)
+  expect(await mover.hub.reset(id, 'test')).toBe(1)
+  mayEnd.give()
+  await moved
+  await mover.drain()
+  // What the owner has told is that of another attempt, if it was the one to make it.
+  await eventually('it was run again', () => calls - 1 + owner.seen.length === 1)
+  expect(owner.settled).toEqual(calls > 1 ? ['complete'] : [])
+  expect(owner.lines.filter(({ msg }) => msg === 'A lease was lost')).toHaveLength(1)
+})
+
+test('a stop does not wait for a move that is not answered for longer than its grace', async () => {
+  const begun = createSignal()
+  const owner = await openOwner(async (_, { signal }) => {
+    begun.give()
+    await new Promise((resolve) => signal.addEventListener('abort', resolve))
+  })
+  await owner.hub.start()
+  await owner.hub.publish({ type: 't', payload: 1 })
+  await begun.given
+  const count = failStatement('hold_memory', Number.POSITIVE_INFINITY)
+  const { mover, moved } = await owner.begin()
+  await eventually('a move has failed', () => count.failed > 0)
+  const stopping = performance.now()
+  await owner.hub.stop({ graceMs: 0 })
+  // Far more than a stop needs on a busy machine, and less than one that waits for the settlement.
+  expect(performance.now() - stopping).toBeLessThan(8_000)
+  vi.restoreAllMocks()
+  await moved.catch(() => mover.hub.start())
+  await mover.drain()
+  expect(owner.seen).toEqual([1])
+})
+
 test('a stop while nobody knows what was moved hands back what was, uncounted', async () => {
   const begun = createSignal()
   const owner = await openOwner(async (_, { signal }) => {

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest'
 import { storedEvent } from '../../src/domain/stored-event.ts'
-import { claimMemory } from '../../src/operations/claim-memory.ts'
-import { markMemory } from '../../src/operations/mark-memory.ts'
-import { forgetMemory, movePortion } from '../../src/operations/move-memory.ts'
-import { persistMemory } from '../../src/operations/persist-memory.ts'
-import { reclaim } from '../../src/operations/reclaim.ts'
-import { type Engine, only, useEngines } from '../operations/reading.ts'
+import { reclaim } from '../../src/engine/reclaim.ts'
+import { claimMemory } from '../../src/memory/claim-memory.ts'
+import { markMemory } from '../../src/memory/mark-memory.ts'
+import { forgetMemory, movePortion } from '../../src/memory/move-memory.ts'
+import { persistMemory } from '../../src/memory/persist-memory.ts'
+import { type Engine, only, useEngines } from '../support/engine.ts'
 
 const openEngine = useEngines('memory_moving_crashed')
 

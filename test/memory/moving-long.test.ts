@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { expect, onTestFinished, test } from 'vitest'
-import { portionsOf } from '../../src/portions.ts'
+import { portionsOf } from '../../src/core/portions.ts'
 import { useHubs } from '../support/hub.ts'
 
 /** A memory queue with more events than one transaction moves to the database. */
@@ -94,7 +94,7 @@ test('a move whose claim another process has taken meanwhile moves nothing more'
   const client = await connect()
   await client.query(`create function taken.take() returns trigger language plpgsql as $$
       begin update taken.memory_queues set token = 1, held_until = clock_timestamp() + interval '1 hour'; return null; end $$;
-    create trigger take after insert on taken.events execute function taken.take()`)
+    create trigger take after insert on taken.runs execute function taken.take()`)
   const second = await hubs.open({ schema: 'taken' })
   second.hub.on('t', inDatabase, never)
   await expect(second.hub.start()).rejects.toMatchObject({ code: 'QUEUE_TAKEN' })

@@ -25,6 +25,29 @@ test('a heap gives out the lowest rank first', () => {
   expect(heap.pop()).toBeUndefined()
 })
 
+test('the age of the oldest is not too high by as much as the clock of the database was set back', () => {
+  // The clock in memory never goes back: it is an hour ahead of the one by which the event was published.
+  const now = () => 7_200_000
+  const queue = new MemoryQueue({
+    ...{ subscription, token: 1, checkpoint: 0, claimedAt: performance.now(), now, emptied: () => undefined },
+  })
+  const event = storedEvent({ id: 1, type: 't', payloadText: '1', orderingKey: null, createdAtMs: 3_600_000 })
+  queue.add({ event, laneKey: null })
+  expect(queue.figures.oldestSeconds).toBeLessThan(600)
+  expect(queue.figures.oldestSeconds).toBeGreaterThanOrEqual(0)
+})
+
+test('the age of what was loaded counts from when it was published', () => {
+  const queue = new MemoryQueue({
+    ...{ subscription, token: 1, checkpoint: 0, claimedAt: performance.now(), emptied: () => undefined },
+    now: () => 7_200_000,
+  })
+  const event = storedEvent({ id: 1, type: 't', payloadText: '1', orderingKey: null, createdAtMs: 3_600_000 })
+  const standing = { attempts: 0, failures: 0, dueAtMs: null, lastError: null, isSuspect: false }
+  queue.restore({ event, laneKey: null }, standing)
+  expect(queue.figures.oldestSeconds).toBeGreaterThanOrEqual(3_600)
+})
+
 describe('whatever is done to a queue', () => {
   test.each([1, 2, 3, 4, 5, 6])(
     'it keeps its lanes, and loses only what was not persisted (seed %i)',

@@ -31,11 +31,11 @@ function splitSource(database: Partial<Source>, heldBack = new HeldBack(nobody))
     queue: () => undefined,
     holdsBack: () => false,
     isOutdated: (run, askedAt) => heldBack.isOutdated(run, askedAt),
-    take: async () => undefined,
+    signals: { emitAndWait: async () => undefined },
     trouble: () => undefined,
   })
 }
-const nobody = { queue: () => undefined, goOn: () => undefined, drop: () => undefined }
+const nobody = { queue: () => undefined, signals: { emit: () => undefined } }
 
 test('while the database is away attempts in memory keep their leases, although others were moved to it', async () => {
   const away = new Error('away')

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { checkpoint } from '../../src/operations/checkpoints.ts'
+import { checkpoint } from '../../src/queues/checkpoints.ts'
 import { dayMs, type Kept, useKept } from '../retention/setup.ts'
 import { leaseRuns, settleRuns } from '../support/pulling.ts'
 import { eventually } from '../support/signal.ts'

@@ -25,6 +25,20 @@ test('an event goes with the settlement of its delivery, its audit stays', async
   expect(await kept.count('removals')).toBe(0)
 })
 
+test('a repeated publish is answered as the first one also after its event has gone', async () => {
+  const { hub } = await open()
+  await hub.defineType('t', { keepMs: 0 })
+  await hub.subscribe('t', { name: 'one' })
+  await hub.subscribe('t', { name: 'two' })
+  const event = { type: 't', payload: 1, idempotencyKey: 'k' }
+  const first = await hub.publish(event)
+  expect(first.deliveries).toBe(2)
+  await settleRuns(hub, await leaseRuns(hub, 'one'), { kind: 'snoozed', afterMs: 0 })
+  for (const name of ['one', 'two']) await settleRuns(hub, await leaseRuns(hub, name), succeeded)
+  expect(await hub.event(first.id)).toBeUndefined()
+  expect(await hub.publish(event)).toEqual({ ...first, replayed: true })
+})
+
 test('with several deliveries the last one takes it along', async () => {
   const kept = await open()
   const { hub } = kept

@@ -1,5 +1,5 @@
 import { eventStatus } from '../../src/domain/status.ts'
-import { getEvent } from '../../src/operations/events.ts'
+import { getEvent } from '../../src/events/get-event.ts'
 import { expectEqual, shownState } from './check.ts'
 import type { Simulation } from './simulation.ts'
 

@@ -34,7 +34,7 @@ export interface Delivery {
   /** Attempts and failures counted so far: an attempt under way is not among them. */
   attempts: number
   failures: number
-  /** After a late settlement: the failure that its reclaim had counted may stay, or be taken back. */
+  /** After a late completion: the failure that its reclaim had counted may stay, or be taken back. */
   failuresOr: number | null
   audits: number
   /** Known to be under way. */
@@ -129,7 +129,7 @@ export class Model {
 
   bury(delivery: Delivery, failures: number): void {
     delivery.settledBy.set((delivery.fence as Lease).token, 'buried')
-    this.#bury(delivery, failures)
+    this.#bury(delivery, this.#stillCounted(delivery, failures))
   }
 
   #bury(delivery: Delivery, failures: number): void {
@@ -149,7 +149,7 @@ export class Model {
     delivery: Delivery,
     { dueAt, failures, settlement }: { dueAt: number; failures: number; settlement: string },
   ): void {
-    this.#attempted(delivery, failures)
+    this.#attempted(delivery, this.#stillCounted(delivery, failures))
     this.#loseLane(delivery)
     if (delivery.told) {
       this.#stop(delivery)
@@ -162,7 +162,7 @@ export class Model {
   /** Handed back by its worker: recorded, not counted. */
   handBack(delivery: Delivery, failures: number): void {
     delivery.audits++
-    this.#count(delivery, failures)
+    this.#count(delivery, this.#stillCounted(delivery, failures))
     this.#loseLane(delivery)
     if (delivery.told) this.#stop(delivery)
     else this.#toWaiting(delivery)
@@ -280,8 +280,17 @@ export class Model {
     this.#count(delivery, failures)
   }
 
+  /** Only a completion takes back the failure that a reclaim has counted. */
+  #stillCounted(delivery: Delivery, failures: number): number {
+    return this.#isLate(delivery) ? Math.max(failures, delivery.failures) : failures
+  }
+
+  #isLate({ state, charged }: Delivery): boolean {
+    return state !== 'leased' && charged
+  }
+
   #count(delivery: Delivery, failures: number): void {
-    delivery.failuresOr = delivery.state !== 'leased' && delivery.charged ? delivery.failures : null
+    delivery.failuresOr = this.#isLate(delivery) ? delivery.failures : null
     delivery.failures = failures
   }
 

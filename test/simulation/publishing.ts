@@ -1,6 +1,6 @@
 import { type EventInput, type NewEvent, parseEvent } from '../../src/domain/event.ts'
 import type { Subscription } from '../../src/domain/subscription.ts'
-import { type IdleRunner, type Published, publish, publishIn } from '../../src/operations/publish.ts'
+import { type IdleRunner, type Published, publish, publishIn } from '../../src/engine/publish.ts'
 import { expectEqual, expectTrue } from './check.ts'
 import type { EventShape, PublishCommand } from './commands.ts'
 import { nextToken, take } from './leasing.ts'

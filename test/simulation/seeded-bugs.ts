@@ -1,6 +1,6 @@
 import type { Connection, Database, Statement } from '../../src/db/database.ts'
 import { readMigrations } from '../../src/db/migration-files.ts'
-import { enqueueAgain } from '../../src/operations/again-sql.ts'
+import { enqueueAgain } from '../../src/deliveries/again-sql.ts'
 import { changeStatement, findBug, type PlantedBug, sqlOf } from '../support/planted-bugs.js'
 import type { Profile } from './commands.ts'
 

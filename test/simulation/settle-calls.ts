@@ -1,7 +1,7 @@
 import type { Database } from '../../src/db/database.ts'
-import { complete, completeHeads } from '../../src/operations/complete.ts'
-import { type SettleRequest, settle } from '../../src/operations/settle.ts'
-import { settleLate } from '../../src/operations/settle-late.ts'
+import { complete, completeHeads } from '../../src/engine/complete.ts'
+import { type SettleRequest, settle } from '../../src/engine/settle.ts'
+import { settleLate } from '../../src/engine/settle-late.ts'
 import type { Claim } from './simulation.ts'
 
 export interface Planned {

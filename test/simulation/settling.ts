@@ -1,4 +1,4 @@
-import type { SettleRequest } from '../../src/operations/settle.ts'
+import type { SettleRequest } from '../../src/engine/settle.ts'
 import { expectEqual } from './check.ts'
 import type { SettleItem } from './commands.ts'
 import type { Model } from './model.ts'

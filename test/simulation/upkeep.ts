@@ -1,5 +1,5 @@
-import { expire } from '../../src/operations/expire.ts'
-import { reclaim } from '../../src/operations/reclaim.ts'
+import { expire } from '../../src/engine/expire.ts'
+import { reclaim } from '../../src/engine/reclaim.ts'
 import { expectEqual } from './check.ts'
 import { type Delivery, isFinished, type Lease } from './model.ts'
 import type { Simulation } from './simulation.ts'
@@ -19,12 +19,11 @@ export async function reclaimAll({ db, model, leases }: Simulation, locked?: Lea
   )
 }
 
-/** Ends what has outlived its time, unless it is leased or has not been admitted. */
+/** Ends what has outlived its time, unless it is leased or has not been admitted: also the rest of a leased lane. */
 export async function expireAll(simulation: Simulation): Promise<void> {
   const { db, model } = simulation
   const ended = model.deliveries.filter(
-    (one) =>
-      isOver(one, model.now) && !isFinished(one) && one.state !== 'arrived' && !isOwned(simulation, one),
+    (one) => isOver(one, model.now) && !isFinished(one) && one.state !== 'arrived' && one.state !== 'leased',
   )
   const answers = await expire(db)
   expectEqual(
@@ -40,13 +39,6 @@ export async function expireAll(simulation: Simulation): Promise<void> {
 
 function isOver({ expiresAt }: { expiresAt: number | null }, now: number): boolean {
   return expiresAt !== null && expiresAt <= now
-}
-
-/** In a leased run: granted to its worker, or the rest of the lane, which is nobody else's. */
-function isOwned({ snapshot }: Simulation, { eventId, policy }: Delivery): boolean {
-  return snapshot.runs.some(
-    (run) => run.state === 'leased' && run.subscription === policy.no && run.eventIds.includes(eventId),
-  )
 }
 
 function nameOf({ eventId, policy }: Delivery): string {

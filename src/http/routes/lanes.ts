@@ -44,10 +44,10 @@ export function laneRoutes(hub: Hub): Route[] {
       },
       errors: ['NOT_FOUND', 'BAD_FIELD', 'BAD_OPTION'],
       handle: async ({ params, query, request }) => {
-        const { no } = await hub.directory.get(params.id)
+        const { name } = await hub.subscribers.get(params.id)
         const { status, limit = 20, cursor } = query
         const filter = { limit, ...(status && { status }), ...(cursor !== undefined && { cursor }) }
-        const { lanes, nextCursor } = await hub.lanes.list(no, filter)
+        const { lanes, nextCursor } = await hub.lanes.list(name, filter)
         return {
           status: 200,
           json: { lanes: lanes.map(wireOf), limit, ...(nextCursor !== null && { next_cursor: nextCursor }) },
@@ -59,12 +59,12 @@ export function laneRoutes(hub: Hub): Route[] {
       ...{ method: 'GET', path: '/subscribers/{id}/lanes/{key}', name: 'getLane', scope: 'manage' },
       ...{ params: laneParams, query: schemas.oneLaneQuery },
       summary: 'Get a lane',
-      responses: { 200: { description: 'It.', schema: schemas.lane } },
+      responses: { 200: { description: 'The lane.', schema: schemas.lane } },
       errors: ['NOT_FOUND', 'BAD_FIELD'],
       handle: async ({ params, query }) => {
-        const { no } = await hub.directory.get(params.id)
+        const { name } = await hub.subscribers.get(params.id)
         const orderingKey = keyOf(params, query)
-        const lane = await hub.lanes.get({ subscription: no, orderingKey })
+        const lane = await hub.lanes.get(name, orderingKey)
         if (lane === undefined) throw new PosthornError('NOT_FOUND', { what: 'lane', id: orderingKey })
         return { status: 200, json: wireOf(lane) }
       },
@@ -87,11 +87,10 @@ function laneVerb(hub: Hub, verb: keyof typeof verbs): Route {
     responses: { 200: { description: 'What was done.', schema: schemas.laneDone } },
     errors: ['NOT_FOUND', 'BAD_FIELD', 'NOT_BLOCKED', 'STILL_MOVING', 'CANCEL_UNFINISHED'],
     handle: async ({ params, query, caller }) => {
-      const { no, name } = await hub.directory.get(params.id)
+      const { name } = await hub.subscribers.get(params.id)
       const orderingKey = keyOf(params, query)
       await record(hub, caller, `lane.${verb}`, `${name}/${orderingKey}`, {})
-      const lane = { subscription: no, name, orderingKey }
-      const eventId = await hub.lanes.settleHead(lane, verb, caller.name)
+      const eventId = await hub.lanes.settleHead(name, orderingKey, verb, caller.name)
       hub.pull.look()
       return { status: 200, json: { ordering_key: orderingKey, event_id: eventId, done } }
     },

@@ -129,7 +129,7 @@ function headersOf(published: readonly Published[]): Record<string, string> {
 /** The event as it was when it was stored: a repeat gets the same answer, whatever has become of it since. */
 async function publishedText(hub: Hub, event: NewEvent, published: Published): Promise<string> {
   // It is stored: a database that goes away now must not make it look as if it were not.
-  const maxRetries = event.maxRetries ?? (await hub.directory.failuresMax(published.owed).catch(() => null))
+  const maxRetries = event.maxRetries ?? (await hub.subscribers.failuresMax(published.owed).catch(() => null))
   return answerText(event, published, maxRetries)
 }
 

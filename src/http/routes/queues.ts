@@ -68,7 +68,7 @@ export function queueRoutes(hub: Hub): Route[] {
       errors: ['NOT_FOUND', 'BAD_FIELD', 'BAD_OPTION'],
       handle: async ({ params, body, caller }) => {
         const { on_full: onFull, ...changes } = body
-        const { name } = await hub.directory.current(params.id)
+        const { name } = await hub.subscribers.current(params.id)
         await record(hub, caller, 'queue.config', name, body)
         const queue = await hub.queues.configure(name, { ...changes, onFull })
         return { status: 200, text: queueText(queue) }
@@ -88,7 +88,7 @@ export function queueRoutes(hub: Hub): Route[] {
       responses: { 201: { description: 'Recorded.', schema: schemas.checkpoint } },
       errors: ['NOT_FOUND', 'BAD_FIELD', 'QUEUE_ELSEWHERE'],
       handle: async ({ params, caller }) => {
-        const { name } = await hub.directory.current(params.id)
+        const { name } = await hub.subscribers.current(params.id)
         await record(hub, caller, 'queue.checkpoint', name, {})
         return { status: 201, json: checkpointOnWire(await hub.queues.checkpoint(name)) }
       },
@@ -145,7 +145,7 @@ function queueVerb(hub: Hub, verb: keyof typeof verbs): Route {
     responses: { 200: current },
     errors: ['NOT_FOUND', 'BAD_FIELD'],
     handle: async ({ params, caller }) => {
-      const { name } = await hub.directory.current(params.id)
+      const { name } = await hub.subscribers.current(params.id)
       await record(hub, caller, `queue.${verb}`, name, {})
       const queue = await hub.queues[verb](name)
       hub.pull.look()

@@ -86,7 +86,7 @@ interface RecoverCall {
 }
 
 async function recover(hub: Hub, id: string, { query, body, caller }: RecoverCall): Promise<Answer> {
-  const { name } = await hub.directory.get(id)
+  const { name } = await hub.subscribers.get(id)
   const options = recoverOptions(query, body)
   if (body.dry_run === true) return countAnswer(await hub.replays.count(name, planRecover(options)))
   planRecover(options)
@@ -100,7 +100,7 @@ interface ReplayCall {
 }
 
 async function replay(hub: Hub, id: string, { body, caller }: ReplayCall): Promise<Answer> {
-  const { name } = await hub.directory.get(id)
+  const { name } = await hub.subscribers.get(id)
   const options = replayOptions(body)
   if (body.dry_run === true) return countAnswer(await hub.replays.count(name, planReplay(options)))
   planReplay(options)

@@ -54,7 +54,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
         if (endpoint === null) {
           if (secret !== undefined) throw refused('secret', 'left out, since nothing is signed', 'given')
           await record(hub, caller, 'subscriber.create', name, recordable(shown))
-          const made = await hub.directory.create({ definition, endpoint, status, secret: null })
+          const made = await hub.subscribers.create({ definition, endpoint, status, secret: null })
           return { status: 201, ...describe(made) }
         }
         refuseOwnDoor(endpoint.url, request)
@@ -78,7 +78,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
       },
       errors: ['BAD_FIELD', 'BAD_OPTION'],
       handle: async ({ query, request }) => {
-        const { subscribers, total, nextCursor } = await hub.directory.list(pagingOf(query))
+        const { subscribers, total, nextCursor } = await hub.subscribers.list(pagingOf(query))
         const json = {
           subscribers: subscribers.map((one) => describe(one).json),
           ...pageFieldsOf(query, { total, nextCursor }),
@@ -91,7 +91,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
       summary: 'Get a subscription',
       responses: { 200: { description: 'It.', schema: schemas.subscriber, headers } },
       errors: ['NOT_FOUND', 'BAD_FIELD'],
-      handle: async ({ params }) => ({ status: 200, ...describe(await hub.directory.get(params.id)) }),
+      handle: async ({ params }) => ({ status: 200, ...describe(await hub.subscribers.get(params.id)) }),
     }),
     defineRoute({
       ...{ method: 'PATCH', path: '/subscribers/{id}', name: 'changeSubscriber', scope: 'manage', params },
@@ -101,7 +101,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
       responses: { 200: current },
       errors: ['NOT_FOUND', 'BAD_FIELD', 'BAD_OPTION', 'CHANGED_MEANWHILE', 'SECRET_KEY_MISSING'],
       handle: async ({ params, body, caller, request }) => {
-        const before = await hub.directory.get(params.id)
+        const before = await hub.subscribers.get(params.id)
         const change = (now: typeof before) => {
           const { endpoint, ...changed } = changeOf(now, body)
           if (endpoint == null) return changed
@@ -111,7 +111,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
         if ('endpoint' in draft) await hub.endpoints.checkSealed(draft.endpoint)
         refuseOwnDoor(body.url, request)
         await record(hub, caller, 'subscriber.change', before.name, recordable(body))
-        return { status: 200, ...describe(await hub.directory.change(which(params, request), change)) }
+        return { status: 200, ...describe(await hub.subscribers.change(which(params, request), change)) }
       },
     }),
     defineRoute({
@@ -121,10 +121,10 @@ export function subscriberRoutes(hub: Hub): Route[] {
       responses: { 204: { description: 'Ended.' } },
       errors: ['NOT_FOUND', 'BAD_FIELD', 'CHANGED_MEANWHILE'],
       handle: async ({ params, caller, request }) => {
-        const { name, no } = await hub.directory.get(params.id)
+        const { name, no } = await hub.subscribers.get(params.id)
         if (no === 0) throw refused('id', 'not that of the work queue', params.id)
         await record(hub, caller, 'subscriber.delete', name, {})
-        await hub.directory.delete(which(params, request))
+        await hub.subscribers.delete(which(params, request))
         return { status: 204 }
       },
     }),
@@ -146,10 +146,10 @@ export function subscriberRoutes(hub: Hub): Route[] {
         responses: { 200: current },
         errors: ['NOT_FOUND', 'BAD_FIELD', 'CHANGED_MEANWHILE'],
         handle: async ({ params, caller, request }) => {
-          const { name } = await hub.directory.get(params.id)
+          const { name } = await hub.subscribers.get(params.id)
           await record(hub, caller, `subscriber.${verb}`, name, {})
           const status = verb === 'pause' ? 'paused' : 'active'
-          const now = await hub.directory.change(which(params, request), () => ({ status }))
+          const now = await hub.subscribers.change(which(params, request), () => ({ status }))
           if (verb === 'resume') hub.pull.look()
           return { status: 200, ...describe(now) }
         },
@@ -170,7 +170,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
       errors: ['NOT_FOUND', 'BAD_FIELD', 'CHANGED_MEANWHILE', 'SECRET_KEY_MISSING'],
       handle: async ({ params, body, caller, request }) => {
         const { overlap_seconds: overlapSeconds, secret } = schemas.rotation.parse(body ?? {})
-        const { name } = await hub.directory.get(params.id)
+        const { name } = await hub.subscribers.get(params.id)
         await record(hub, caller, 'subscriber.rotate_secret', name, { overlap_seconds: overlapSeconds })
         const overlapMs = overlapSeconds * 1000
         const rotated = await hub.endpoints.rotateSecret(which(params, request), { overlapMs, secret })
@@ -187,7 +187,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
       responses: { 200: { description: 'How it went.', schema: schemas.testResult } },
       errors: ['NOT_FOUND', 'BAD_FIELD', 'SECRET_KEY_WRONG'],
       handle: async ({ params, caller, signal }) => {
-        const { name } = await hub.directory.get(params.id)
+        const { name } = await hub.subscribers.get(params.id)
         await record(hub, caller, 'subscriber.test', name, {})
         const { outcome, exchange, deliveryId } = await hub.endpoints.test(params.id, signal)
         const { statusCode, errorClass, error, response, timings } = exchange

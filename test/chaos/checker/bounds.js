@@ -1,5 +1,12 @@
 /** As many failures as are allowed and no burial before; each effect once; numbers that agree with the attempts. */
-import { concerned, isDoubtful, isTouched, mayHaveBeenLeased, touchesOf } from './excuses.js'
+import {
+  concerned,
+  isDoubtful,
+  isTouched,
+  mayHaveBeenLeased,
+  mayHaveLostLease,
+  touchesOf,
+} from './excuses.js'
 
 const failed = new Set(['throw', 'timeout', 'hang', 'lease lost'])
 /** What gives a delivery a fresh budget. */
@@ -55,9 +62,11 @@ function possibleFailures(model, publication, delivery) {
     attempts[0].begunAt,
     attempts.at(-1).begunAt + 5 * secondUs,
   )
-  const counted = (outcome) => isHarmed || outcome === null || outcome === 'crash' || failed.has(outcome)
+  const isFailure = (outcome) => outcome === null || outcome === 'crash' || failed.has(outcome)
+  const isCounted = (one) =>
+    isHarmed || isFailure(one.outcome) || mayHaveLostLease(model, one, one.endedAt + secondUs)
   // A process that dies as it begins has no time to say so.
-  return attempts.filter(({ outcome }) => counted(outcome)).length + (isHarmed ? 1 : 0)
+  return attempts.filter(isCounted).length + (isHarmed ? 1 : 0)
 }
 
 /** An effect that is written with its settlement is there once for each completion, and else not at all. */

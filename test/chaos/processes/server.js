@@ -1,7 +1,7 @@
 /** A process that serves the API, sends webhooks and does upkeep, on a port that stays the same when it is replaced. */
 import { startApi } from '../../../dist/cli/api.js'
 import { openPosthorn } from '../../../dist/create.js'
-import { KeyRing } from '../../../dist/key-ring.js'
+import { KeyRing } from '../../../dist/keys/key-ring.js'
 import { openRecorder } from '../../crash/support/recorder.js'
 import { plantBug } from '../bugs.js'
 import { served } from '../topology.js'

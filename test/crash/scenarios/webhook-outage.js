@@ -3,7 +3,7 @@
  * charged, every lane goes on in its order, and those who send begin slowly.
  */
 import { setTimeout as delay } from 'node:timers/promises'
-import { moveClock } from '../../../dist/operations/clock.js'
+import { moveClock } from '../../../dist/engine/clock.js'
 import { judgeLanes, requestsOf } from '../support/lane-judge.js'
 import { createRandom } from '../support/random.js'
 import { openReceiver, webhookOptions } from '../support/receiver.js'

@@ -1,7 +1,7 @@
 /** A process that serves the API, from when its parent names a port until it is stopped or killed. */
 import { startApi } from '../../../dist/cli/api.js'
 import { openPosthorn } from '../../../dist/create.js'
-import { KeyRing } from '../../../dist/key-ring.js'
+import { KeyRing } from '../../../dist/keys/key-ring.js'
 
 const config = JSON.parse(process.argv[2])
 process.on('disconnect', () => process.exit(3))

@@ -32,6 +32,11 @@ const sessionsPerTarget = 3
 const blockSize = 200
 /** Every so many requests some time passes, so that leases end and retries come due. */
 const requestsPerStep = 20
+/** How often a request is repeated while the database cannot be reached in time. */
+const unavailableMax = 20
+const unavailable = /database_unavailable/
+const isUnavailable = (answer: RawAnswer | undefined) =>
+  answer?.status === 503 && unavailable.test(answer.body.toString())
 
 /** Sends random requests and says what was wrong with the answers. The same seed makes the same requests. */
 export async function fuzz({ document, routes, targets, requests, seed }: FuzzOptions): Promise<Report> {
@@ -101,7 +106,7 @@ class Session {
     const { target, memory, report } = this.#parts
     const sent = toSent(plan, (slot) => memory.look(slot))
     const isHead = sent.method === 'HEAD'
-    const answer = await this.#connection.send(toBytes(sent, target.headers), { isHead })
+    const answer = await this.#patient(() => this.#connection.send(toBytes(sent, target.headers), { isHead }))
     if (answer === undefined) {
       report.add(sent, undefined, ['no answer'])
       return undefined
@@ -115,6 +120,13 @@ class Session {
       ...this.#payloadComplaints(text, json),
     ])
     return stored
+  }
+
+  /** A busy machine's database may take longer than the server waits for it: the request is repeated. */
+  async #patient(send: () => Promise<RawAnswer | undefined>): Promise<RawAnswer | undefined> {
+    let answer = await send()
+    for (let again = 0; again < unavailableMax && isUnavailable(answer); again++) answer = await send()
+    return answer
   }
 
   #routeComplaints(sent: Sent, answer: RawAnswer): string[] {

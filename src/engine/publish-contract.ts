@@ -1,0 +1,78 @@
+import type { LeasedRun } from '../domain/delivery.ts'
+import { eventFieldNames, type NewEvent } from '../domain/event.ts'
+import { checkOptions, type NamesOf } from '../domain/known-names.ts'
+import { type CallerTransaction, checkTransaction } from '../domain/transaction.ts'
+import { PosthornError } from '../errors.ts'
+import type { IdleRunner, Published } from './publish.ts'
+
+export interface PublishOptions {
+  /** Your own transaction: the events exist if and when it commits. */
+  readonly tx?: CallerTransaction
+  /** With `tx`: `false` leaves it to polling to find the events, instead of notifying at commit. Default `true`. */
+  readonly notify?: boolean
+}
+
+const publishOptions: NamesOf<PublishOptions> = { tx: true, notify: true }
+
+export function checkPublishOptions(options: PublishOptions): void {
+  if (typeof (options as { query?: unknown } | null)?.query === 'function') {
+    throw new PosthornError('BAD_OPTION', {
+      option: 'tx',
+      expected: 'given as publish(event, { tx })',
+      value: 'a transaction in place of the options',
+    })
+  }
+  checkOptions(options, publishOptions, 'publish', { meant: meantForEvent })
+  const { tx, notify = true } = options
+  if (tx !== undefined) checkTransaction(tx)
+  if (typeof notify !== 'boolean') {
+    throw new PosthornError('BAD_OPTION', { option: 'notify', expected: 'true or false', value: notify })
+  }
+}
+
+const meantForEvent = Object.fromEntries(
+  eventFieldNames.map((field) => [field, `the field ${field} of the event`]),
+)
+
+/** What a publisher gets back. */
+export interface PublishedEvent {
+  readonly id: number
+  /** The idempotency key was used before: this is the first event. */
+  readonly replayed: boolean
+  /** To how many subscriptions it is owed. */
+  readonly deliveries: number
+  readonly createdAt: Date
+  /** Queues it is owed to that are past their high watermark, by name: publish more slowly. */
+  readonly backpressure: readonly string[]
+  /** `process`: in the memory of this process, where a crash can lose it until it is persisted. */
+  readonly durability: Durability
+}
+
+export type Durability = 'durable' | 'process'
+
+/** The memory queues of this process. */
+export interface PublisherMemory {
+  /** By number. */
+  readonly here: readonly number[]
+  readonly intake: Intake
+}
+
+/** Where events come in that only memory queues of this process are owed. */
+export interface Intake {
+  /** Undefined: they are to be stored. */
+  take(events: readonly NewEvent[]): Promise<readonly Published[] | undefined>
+  stored(events: readonly NewEvent[], published: readonly Published[]): void
+}
+
+/** By which the publishing statement leases deliveries to a runner of this process that waits for them. */
+export interface HandOver {
+  /** The runner that would begin this many deliveries at once; undefined: none would. */
+  idle(deliveries: number): Promise<WaitingRunner | undefined>
+  /** The runner takes what was leased to it, asked for at this monotonic time. */
+  take(runs: readonly LeasedRun[], askedAt: number): Promise<void>
+}
+
+export interface WaitingRunner extends IdleRunner {
+  /** The leased runs are in the runner's hands, or the answer will not come. */
+  readonly arrived: () => void
+}

@@ -1,0 +1,190 @@
+import type { Handler } from '../consume/attempt.ts'
+import type { HandlerOptions } from '../consume/registration.ts'
+import { defineRegistration, type Registration } from '../consume/registration.ts'
+import type { Runner } from '../consume/runner.ts'
+import { Share } from '../consume/share.ts'
+import type { Core } from '../core/core.ts'
+import { portionsOf } from '../core/portions.ts'
+import type { Subscription } from '../domain/subscription.ts'
+import { PosthornError } from '../errors.ts'
+import type { Memory } from '../memory/memory.ts'
+import { traced } from '../observe/tracing.ts'
+import { checkpoint } from '../queues/checkpoints.ts'
+import { recordRecoveries } from '../queues/recoveries.ts'
+import type { Served } from '../subscriptions/served.ts'
+import { listSubscriptions, upsertSubscription } from '../subscriptions/subscriptions.ts'
+import type { Push } from '../webhooks/send/push.ts'
+
+/** Neither a start nor a stop takes long, however many queues there are: upkeep records the others. */
+const recordedMax = 500
+/** A process that had a queue in its memory may start again: it has that long before another one takes its queue. */
+const vacantMsMin = 30_000
+
+export interface ServedSubscriptionsNeeds {
+  readonly core: Pick<Core, 'db' | 'log' | 'signals'>
+  readonly served: Served
+  readonly runner: Runner
+  readonly push: Push
+  readonly memory: Memory
+}
+
+/** The subscriptions that this process serves: those it has handlers for, and the webhooks if it sends them. */
+export class ServedSubscriptions {
+  readonly #needs: ServedSubscriptionsNeeds
+  readonly #registrations = new Map<string, Registration>()
+  /** Those of them that have ended, or that another process has now. Nothing of theirs begins here, but what is under way is known. */
+  readonly #givenUp = new Set<number>()
+  /** Those of these that another process has taken: they may come back. */
+  readonly #taken = new Set<number>()
+  readonly #registrationOf = new Map<number, Registration>()
+  #all: readonly Subscription[] = []
+  /** Some queue has a limit, whoever serves it. */
+  isAnyLimited = false
+
+  constructor(needs: ServedSubscriptionsNeeds) {
+    this.#needs = needs
+    needs.core.signals.on('queueTaken', (no) => this.#loseTo(no))
+  }
+
+  /** By number, those that have a handler here. */
+  get handled(): number[] {
+    return this.subscriptions.map(({ no }) => no)
+  }
+
+  get isEmpty(): boolean {
+    return this.#registrations.size === 0 && !this.#needs.push.isSending
+  }
+
+  register(types: string | readonly string[], options: HandlerOptions, handler: Handler): void {
+    const registration = defineRegistration(types, options, handler)
+    const { name } = registration.definition
+    if (this.#registrations.has(name)) {
+      throw new PosthornError('BAD_OPTION', { option: 'name', expected: 'unused', value: name })
+    }
+    this.#registrations.set(name, registration)
+  }
+
+  /** Those that have a handler here, as they were last read. */
+  get subscriptions(): Subscription[] {
+    return this.#needs.served.all().filter(({ no, via }) => via === 'handler' && !this.#givenUp.has(no))
+  }
+
+  /** It has ended, or another process has it now. */
+  #giveUp(no: number): void {
+    this.#givenUp.add(no)
+    this.#needs.runner.retire(no)
+  }
+
+  /** Another process has it in its memory. */
+  #loseTo(no: number): void {
+    this.#taken.add(no)
+    this.#giveUp(no)
+  }
+
+  /**
+   * Serves what has a handler here and nobody else has: a queue that another process had taken and that is kept in the
+   * database by now, or one that no process has in memory any more.
+   */
+  async #takeUp(subscriptions: readonly Subscription[]): Promise<void> {
+    const { served, runner, memory } = this.#needs
+    for (const subscription of subscriptions) {
+      const { no, storage } = subscription
+      if (!this.#registrationOf.has(no)) continue
+      const isTaken = this.#taken.has(no)
+      if (storage === 'database' && !isTaken) continue
+      const vacantMs = isTaken ? 0 : vacantMsMin
+      if (storage === 'memory' && !(await memory.takeUp(subscription, { vacantMs }))) continue
+      this.#taken.delete(no)
+      this.#givenUp.delete(no)
+      served.set(subscription)
+      runner.resume(await this.#shareOf(subscription))
+    }
+  }
+
+  /** Makes the subscriptions what their handlers want. */
+  async subscribe(): Promise<void> {
+    for (const registration of this.#registrations.values()) await this.#subscribe(registration)
+  }
+
+  /** The last start's options win, also here: another process may have started with others meanwhile. */
+  async refresh(): Promise<void> {
+    const { served, runner, push, memory } = this.#needs
+    const { db } = this.#needs.core
+    // Before the list is read: a handler whose subscription is made meanwhile is not on it.
+    const handled = this.handled
+    const subscriptions = await listSubscriptions(db)
+    this.#all = subscriptions
+    this.isAnyLimited = subscriptions.some(hasLimitedQueue)
+    for (const subscription of subscriptions) {
+      const { no, via } = subscription
+      const isSent = via === 'webhook' && push.isSending
+      if ((!isSent && !served.has(no)) || this.#givenUp.has(no)) continue
+      served.set(subscription)
+      if (!isSent) runner.refresh(subscription)
+    }
+    const present = new Set(subscriptions.map(({ no }) => no))
+    // The list leaves out those that have ended. Nothing of theirs begins any more.
+    for (const no of handled) if (!present.has(no)) this.#giveUp(no)
+    await memory.refresh(subscriptions)
+    await push.refresh(subscriptions)
+    await this.#takeUp(subscriptions)
+  }
+
+  /** Records what this start found unfinished. It can do without: a failure is only logged. */
+  async recordRecoveries(worker: string): Promise<void> {
+    const { db, log } = this.#needs.core
+    try {
+      for (const queues of this.#recorded) {
+        for (const found of await recordRecoveries(db, { queues, worker })) {
+          const { queue, eventsRecovered, checkpointId } = found
+          log.info({ queue, eventsRecovered, checkpointId }, 'A queue had unfinished work')
+        }
+      }
+    } catch (error) {
+      log.error({ err: error }, 'What queues had unfinished could not be recorded')
+    }
+  }
+
+  /** Records how far the queues have come. */
+  async recordCheckpoints(): Promise<void> {
+    for (const queues of this.#recorded) await checkpoint(this.#needs.core.db, { queues, reason: 'stop' })
+  }
+
+  /** The queues that this process serves, and those that are pulled from anywhere, in portions. */
+  get #recorded(): number[][] {
+    const isServed = (no: number) => this.#needs.served.has(no) && !this.#givenUp.has(no)
+    const queues = this.#all.filter(({ no, via }) => via === 'pull' || isServed(no))
+    const numbers = queues.slice(0, recordedMax).map(({ no }) => no)
+    return portionsOf(numbers, { itemsMax: 50 })
+  }
+
+  async #subscribe(registration: Registration): Promise<void> {
+    const { definition } = registration
+    const { served, runner } = this.#needs
+    const { db, log } = this.#needs.core
+    const { subscription, before } = await upsertSubscription(db, definition)
+    if (before !== undefined && !sameDefinition(before, subscription)) {
+      log.warn(
+        { subscription: definition.name, before, after: subscription },
+        'The options of a subscription changed',
+      )
+    }
+    served.set(subscription)
+    this.#registrationOf.set(subscription.no, registration)
+    runner.add(await this.#shareOf(subscription))
+  }
+
+  async #shareOf(subscription: Subscription): Promise<Share> {
+    const { handler, concurrency } = this.#registrationOf.get(subscription.no) as Registration
+    return new Share(subscription, await traced(handler), concurrency)
+  }
+}
+
+function hasLimitedQueue({ storage, queue }: Subscription): boolean {
+  return storage === 'database' && (queue.maxQueueDepth !== null || queue.highWatermark !== null)
+}
+
+function sameDefinition(a: Subscription, b: Subscription): boolean {
+  const state = { status: 0, ramp: 0 }
+  return JSON.stringify({ ...a, ...state }) === JSON.stringify({ ...b, ...state })
+}

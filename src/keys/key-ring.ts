@@ -1,0 +1,205 @@
+import { Batcher } from '../core/batcher.ts'
+import type { Database } from '../db/database.ts'
+import { hashSecret, type KeyParts, matches, parseKey, type Scope } from '../domain/api-key.ts'
+import { integer } from '../domain/subscription.ts'
+import { PosthornError } from '../errors.ts'
+import { anyKeys, findKeys, type StoredKey, touchKeys } from './api-keys.ts'
+
+/** Who calls, and what it may do. */
+export interface KeyHolder {
+  /** `admin` for the one from the environment. */
+  readonly id: string
+  readonly name: string
+  readonly scopes: readonly Scope[]
+  readonly ratePerSecond: number | null
+}
+
+export interface KeyRingParts {
+  readonly db: Database
+  /** POSTHORN_ADMIN_KEY: a key that needs no row, to make the first ones with. */
+  readonly adminKey: string | undefined
+  /** How old what is remembered of a key may be. Default 2,000. */
+  readonly freshMs?: number
+  readonly now?: () => number
+  readonly trouble?: (error: unknown, doing: string) => void
+}
+
+/** What the database said of a key, and when it was asked. */
+interface Reading {
+  readonly askedAt: number
+  readonly key: StoredKey | undefined
+}
+
+const keysMax = 10_000
+/** What `revoked` means on every node: an answer that took longer is no answer. */
+const revokedWithinMs = 5_000
+const writeMs = 10_000
+const adminHolder: KeyHolder = Object.freeze({
+  id: 'admin',
+  name: 'admin',
+  scopes: Object.freeze(['admin'] as const),
+  ratePerSecond: null,
+})
+
+/**
+ * Judges the key of every call, and asks the database about each key at most once in `freshMs`: so a revocation
+ * counts everywhere within that time, without anybody being told. Keys that are looked up at the same time travel in
+ * one statement, known or not, so that a flood of made-up ones is a few statements too.
+ */
+export class KeyRing {
+  readonly #db: Database
+  readonly #freshMs: number
+  readonly #now: () => number
+  readonly #trouble: (error: unknown, doing: string) => void
+  readonly #adminDigest: Buffer | undefined
+  readonly #reads: Batcher<string, Reading>
+  readonly #reading = new Map<string, Promise<Reading>>()
+  /** Apart, so that made-up ids cannot push out those in use. */
+  readonly #known = new Map<string, Reading>()
+  readonly #unknown = new Map<string, Reading>()
+  /** Once there was a key, there always was one. */
+  #closed = false
+  #openAskedAt = Number.NEGATIVE_INFINITY
+  #asking: Promise<void> | undefined
+  #used = new Set<string>()
+  #timer: NodeJS.Timeout | undefined
+  #writing: Promise<void> = Promise.resolve()
+  #stopped = false
+
+  constructor({ db, adminKey, freshMs = 2_000, now, trouble }: KeyRingParts) {
+    this.#db = db
+    this.#freshMs = integer('freshMs', freshMs, 0, revokedWithinMs)
+    this.#now = now ?? (() => performance.now())
+    this.#trouble = trouble ?? (() => undefined)
+    this.#adminDigest = adminKey === undefined ? undefined : hashSecret(checkAdminKey(adminKey))
+    this.#reads = new Batcher({ flush: (ids) => this.#read(ids), itemsMax: 1_000, flushesMax: 2 })
+  }
+
+  /**
+   * Takes the header `Authorization`. `open`: there has never been a key, so nobody can have one. A key that is
+   * revoked or expired is `wrong`. Throws when the database cannot say.
+   */
+  async check(authorization: string | undefined): Promise<KeyHolder | 'missing' | 'wrong' | 'open'> {
+    if (this.#adminDigest === undefined && (await this.#isOpen())) return 'open'
+    if (authorization === undefined || authorization.trim() === '') return 'missing'
+    if (!/^bearer /i.test(authorization)) return 'wrong'
+    const text = authorization.slice('bearer '.length).trim()
+    if (this.#isAdminKey(text)) return adminHolder
+    const parts = parseKey(text)
+    return parts === undefined ? 'wrong' : this.#checkKey(parts)
+  }
+
+  /** Writes down which keys were used lately. Checks still work, but leave no trace any more. Twice is safe. */
+  async stop(): Promise<void> {
+    this.#stopped = true
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    await this.#reads.settled()
+    await this.#write()
+  }
+
+  async #isOpen(): Promise<boolean> {
+    if (this.#closed) return false
+    if (this.#now() - this.#openAskedAt >= this.#freshMs) {
+      this.#asking ??= this.#askOpen().finally(() => {
+        this.#asking = undefined
+      })
+      await this.#asking
+    }
+    return !this.#closed
+  }
+
+  async #askOpen(): Promise<void> {
+    const askedAt = this.#now()
+    this.#closed = await anyKeys(this.#db)
+    this.#openAskedAt = askedAt
+  }
+
+  #isAdminKey(text: string): boolean {
+    return this.#adminDigest !== undefined && matches(this.#adminDigest, text)
+  }
+
+  async #checkKey({ id, secret }: KeyParts): Promise<KeyHolder | 'wrong'> {
+    const key = await this.#lookUp(id)
+    if (key === undefined || !matches(key.hash, secret) || key.state !== 'active') return 'wrong'
+    this.#note(id)
+    const { name, scopes, ratePerSecond } = key
+    return { id, name, scopes, ratePerSecond }
+  }
+
+  async #lookUp(id: string): Promise<StoredKey | undefined> {
+    const remembered = this.#known.get(id) ?? this.#unknown.get(id)
+    if (remembered !== undefined && this.#now() - remembered.askedAt < this.#freshMs) return remembered.key
+    let reading = this.#reading.get(id)
+    if (reading === undefined) {
+      reading = this.#reads.add(id).finally(() => this.#reading.delete(id))
+      this.#reading.set(id, reading)
+    }
+    const { askedAt, key } = await reading
+    const tookMs = this.#now() - askedAt
+    if (tookMs <= revokedWithinMs) return key
+    throw new PosthornError('DATABASE_UNAVAILABLE', {
+      reason: `it took ${Math.round(tookMs)} ms to read a key`,
+    })
+  }
+
+  async #read(ids: readonly string[]): Promise<Reading[]> {
+    const askedAt = this.#now()
+    const found = await findKeys(this.#db, ids)
+    return ids.map((id) => {
+      const reading = { askedAt, key: found.get(id) }
+      this.#known.delete(id)
+      this.#unknown.delete(id)
+      remember(reading.key === undefined ? this.#unknown : this.#known, id, reading)
+      return reading
+    })
+  }
+
+  /** More keys than these in one interval are not noted: it is a hint, and each of them costs memory. */
+  #note(id: string): void {
+    if (this.#used.size < keysMax) this.#used.add(id)
+    this.#writeLater()
+  }
+
+  #writeLater(): void {
+    if (this.#stopped) return
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined
+      void this.#write()
+    }, writeMs)
+  }
+
+  /** One at a time; never rejects. */
+  #write(): Promise<void> {
+    this.#writing = this.#writing.then(async () => {
+      const used = this.#used
+      if (used.size === 0) return
+      this.#used = new Set()
+      try {
+        await touchKeys(this.#db, [...used])
+      } catch (error) {
+        this.#trouble(error, 'writing down which keys were used')
+        for (const id of used) this.#note(id)
+      }
+    })
+    return this.#writing
+  }
+}
+
+/** A header carries nothing else, and without a minimum somebody would use `admin`. The key itself is never told. */
+export function checkAdminKey(key: string): string {
+  if (key.length >= 16 && key.length <= 1_000 && /^[!-~]([ -~]*[!-~])?$/.test(key)) return key
+  throw new PosthornError('BAD_OPTION', {
+    option: 'POSTHORN_ADMIN_KEY',
+    expected: '16 to 1000 printable ASCII characters',
+    value: `${key.length} characters`,
+  })
+}
+
+/** The one that was read longest ago makes room. */
+function remember(readings: Map<string, Reading>, id: string, reading: Reading): void {
+  readings.set(id, reading)
+  if (readings.size <= keysMax) return
+  const [oldest] = readings.keys()
+  readings.delete(oldest as string)
+}

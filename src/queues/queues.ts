@@ -1,0 +1,124 @@
+import type { Paging } from '../core/paging.ts'
+import type { Database } from '../db/database.ts'
+import { checkOptions } from '../domain/known-names.ts'
+import { defineQueue, type QueueOptions, queueOptions } from '../domain/queue.ts'
+import { PosthornError } from '../errors.ts'
+import type { Memory } from '../memory/memory.ts'
+import type { SubscriptionCache } from '../subscriptions/subscription-cache.ts'
+import {
+  type Checkpoint,
+  type CheckpointFilter,
+  type CheckpointPage,
+  checkpoint,
+  listCheckpoints,
+} from './checkpoints.ts'
+import { configureQueue, getQueue, listQueues, type Queue, type QueuePage } from './queue-document.ts'
+import type { QueuedPaging } from './queue-events.ts'
+import { listRecoveries, type RecoveryPage } from './recoveries.ts'
+
+export type { Checkpoint, CheckpointFilter } from './checkpoints.ts'
+export type { Queue } from './queue-document.ts'
+export type { QueuedEvent } from './queue-events.ts'
+export type { Recovery } from './recoveries.ts'
+
+const eventsDefault = 100
+const listedEventsDefault = 10
+
+export interface QueuesParts {
+  readonly db: Database
+  readonly subscriptions: SubscriptionCache
+  /** The queues that this process has in memory. */
+  readonly memory: Pick<Memory, 'checkpoint'>
+}
+
+/** What waits for each subscription, by the subscription's name: its state, and what an operator can do to it. */
+export class Queues {
+  readonly #db: Database
+  readonly #subscriptions: SubscriptionCache
+  readonly #memory: Pick<Memory, 'checkpoint'>
+
+  constructor({ db, subscriptions, memory }: QueuesParts) {
+    this.#db = db
+    this.#subscriptions = subscriptions
+    this.#memory = memory
+  }
+
+  /** In the order in which they were made, each with its first events. */
+  async list(paging: Paging = {}, options: { readonly eventsMax?: number } = {}): Promise<QueuePage> {
+    checkOptions(options, { eventsMax: true }, 'a list of queues')
+    const { eventsMax = listedEventsDefault } = options
+    return listQueues(this.#db, paging, { eventsMax })
+  }
+
+  /** With a page of its events. Throws NOT_FOUND. */
+  async get(name: string, paging: Partial<QueuedPaging> = {}): Promise<Queue> {
+    checkOptions(paging, { limit: true, cursor: true }, 'a queue')
+    const { limit = eventsDefault, cursor } = paging
+    const found = await getQueue(this.#db, name, { limit, cursor })
+    if (found === undefined) throw notFound(name)
+    return found
+  }
+
+  /** What is left out stays as it is; null takes a limit away. */
+  async configure(name: string, changes: QueueOptions): Promise<Queue> {
+    checkOptions(changes, queueOptions, 'a queue')
+    defineQueue(changes)
+    if (!(await configureQueue(this.#db, name, changes))) throw notFound(name)
+    this.#subscriptions.forget()
+    return this.get(name)
+  }
+
+  /** No attempt begins any more, anywhere; what is owed to it is held. */
+  pause(name: string): Promise<Queue> {
+    return this.#become(name, 'paused')
+  }
+
+  resume(name: string): Promise<Queue> {
+    return this.#become(name, 'active')
+  }
+
+  /** What waits is finished, then it says when that was (`drainedAt`); what comes meanwhile is refused or held. */
+  drain(name: string): Promise<Queue> {
+    return this.#become(name, 'draining')
+  }
+
+  /** Records its state now. */
+  async checkpoint(name: string): Promise<Checkpoint> {
+    const { no, storage } = await this.#subscriptions.current(name)
+    if (storage === 'memory') return this.#checkpointMemory(no, name)
+    const { checkpoints } = await checkpoint(this.#db, { queues: [no], reason: 'requested' })
+    const [made] = checkpoints
+    if (made === undefined) throw notFound(name)
+    return made
+  }
+
+  /** Only the process that has it knows its state. */
+  async #checkpointMemory(no: number, name: string): Promise<Checkpoint> {
+    const made = await this.#memory.checkpoint(no)
+    if (made === undefined) throw new PosthornError('QUEUE_ELSEWHERE', { queue: name })
+    return made
+  }
+
+  async checkpoints(name: string, filter?: CheckpointFilter): Promise<CheckpointPage> {
+    await this.#subscriptions.current(name)
+    return listCheckpoints(this.#db, name, filter)
+  }
+
+  async recoveries(name: string, paging?: Paging): Promise<RecoveryPage> {
+    await this.#subscriptions.current(name)
+    return listRecoveries(this.#db, name, paging)
+  }
+
+  async #become(name: string, status: 'active' | 'paused' | 'draining'): Promise<Queue> {
+    const { id } = await this.#subscriptions.current(name)
+    // To drain what drains already would move its goal.
+    await this.#subscriptions.change({ id, versions: null }, (before) =>
+      status === 'draining' && before.status === 'draining' ? {} : { status },
+    )
+    return this.get(name)
+  }
+}
+
+function notFound(name: string): PosthornError {
+  return new PosthornError('NOT_FOUND', { what: 'queue', id: name })
+}

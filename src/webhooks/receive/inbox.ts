@@ -1,0 +1,35 @@
+import { checkOptions } from '../../domain/known-names.ts'
+import { checkTransaction, rowsOf } from '../../domain/transaction.ts'
+import { PosthornError } from '../../errors.ts'
+
+/** The receiver's own transaction: a `pg` client, or what an adapter of `posthorn/adapters` makes. */
+export interface InboxTransaction {
+  query(text: string, values?: readonly unknown[]): Promise<{ rows: readonly unknown[] }>
+}
+
+export interface InboxOptions {
+  /** Who sends, where several senders share the table: their ids are then kept apart. */
+  readonly source?: string
+}
+
+/** Makes the table. Run it with your migrations. */
+export const inboxTable =
+  'create table if not exists posthorn_inbox (' +
+  'source text not null, id text not null, received_at timestamptz not null default now(), primary key (source, id))'
+
+/**
+ * Notes a webhook's id in the transaction that also holds its effect, and says whether it is new. If it is not, there
+ * is nothing left to do: answer 2xx. A second request with the same id waits until the first has committed or not.
+ */
+export async function inbox(tx: InboxTransaction, id: string, options: InboxOptions = {}): Promise<boolean> {
+  checkTransaction(tx)
+  checkOptions(options, { source: true }, 'inbox')
+  const { source = '' } = options
+  if (typeof id !== 'string' || id === '') {
+    throw new PosthornError('BAD_OPTION', { option: 'id', expected: 'the id of a webhook', value: id })
+  }
+  return rowsOf(await tx.query(noteSql, [source, id])).length === 1
+}
+
+const noteSql =
+  'insert into posthorn_inbox (source, id) select $1::text, $2::text on conflict (source, id) do nothing returning id'

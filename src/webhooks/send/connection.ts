@@ -1,0 +1,122 @@
+import type { Socket } from 'node:net'
+import { Client, type Dispatcher } from 'undici'
+import type { Connector, Progress } from './connector.ts'
+import { ContinueFilter, type ContinueListener } from './continue-filter.ts'
+import { SendError } from './send-failure.ts'
+
+const idleMs = 30_000
+/** A name may lead elsewhere by then. */
+const ageMsMax = 300_000
+/**
+ * Of one answer, until its head has come and all told: what no count of headers or body sees, such as endless status
+ * lines, counts too. undici has a limit for headers, but it makes an error with a stack for each one above it, which
+ * takes a quarter of a second for one answer.
+ */
+const headBytesMax = 65_536
+const answerBytesMax = 131_072
+
+/**
+ * One connection to one endpoint, for one request at a time. It opens itself for the first request, and again if the
+ * peer has closed it since.
+ */
+export class Connection {
+  readonly #client: Client
+  readonly #giveUp = new AbortController()
+  #progress: Progress = { phase: 'dns' }
+  #socket: Socket | null = null
+  #openedAt = 0
+  #isBusy = false
+  /** On the socket that is open now. */
+  #answers = 0
+  #bytesBefore = 0
+  #bytesMax = headBytesMax
+  readonly #filter = new ContinueFilter()
+
+  constructor(url: URL, connector: Connector) {
+    this.#client = new Client(url.origin, {
+      pipelining: 1,
+      allowH2: false,
+      maxHeaderSize: answerBytesMax,
+      keepAliveTimeout: idleMs,
+      keepAliveMaxTimeout: idleMs,
+      // One deadline governs all of it.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      connect: (_, callback) => {
+        this.#open(url, connector)
+          .then(
+            (socket) => callback(null, socket),
+            (error) => callback(error, null),
+          )
+          .catch((error) => this.destroy(error))
+      },
+    })
+  }
+
+  /** How far it has come for the request under way, and what opening it took if it was opened for that. */
+  get progress(): Readonly<Progress> {
+    return this.#progress
+  }
+
+  /** It has served before, so the peer may have closed it just now. */
+  get isReused(): boolean {
+    return this.#answers > 0
+  }
+
+  /** Not amid an answer, nor if the peer answered before it had read everything. */
+  get isReusable(): boolean {
+    if (this.#isBusy || this.#socket === null || this.#socket.destroyed) return false
+    return this.#socket.writableLength === 0 && performance.now() - this.#openedAt < ageMsMax
+  }
+
+  dispatch(
+    options: Dispatcher.DispatchOptions,
+    handler: Dispatcher.DispatchHandler & ContinueListener,
+  ): void {
+    this.#isBusy = true
+    this.#filter.expectAnswer(handler)
+    this.#progress = { phase: this.#socket?.destroyed === false ? 'open' : 'dns' }
+    this.#bytesBefore = this.#socket?.bytesRead ?? 0
+    this.#bytesMax = headBytesMax
+    this.#client.dispatch(options, handler)
+  }
+
+  /** The head of the answer has come. */
+  beginsAnswer(): void {
+    this.#bytesMax = answerBytesMax
+  }
+
+  /** The answer has come to its end. */
+  endsAnswer(): void {
+    this.#isBusy = false
+    this.#answers += 1
+  }
+
+  /** Calls back when the peer, or idleness, has closed it. */
+  onClosed(act: () => void): void {
+    this.#client.on('disconnect', act)
+  }
+
+  async destroy(reason: Error = new SendError('ours', 'The connection was given up')): Promise<void> {
+    this.#giveUp.abort(reason)
+    await this.#client.destroy(reason)
+  }
+
+  async #open(url: URL, connector: Connector): Promise<Socket> {
+    this.#progress = { phase: 'dns' }
+    this.#answers = 0
+    this.#bytesBefore = 0
+    const socket = await connector.connect(url, this.#progress, this.#giveUp.signal)
+    this.#progress.phase = 'open'
+    this.#socket = socket
+    this.#openedAt = performance.now()
+    this.#filter.attach(socket)
+    socket.on('readable', () => {
+      if (socket.bytesRead - this.#bytesBefore <= this.#bytesMax) return
+      // Whatever is in the buffer is not to be parsed.
+      socket.read()
+      socket.destroy(new SendError('protocol', `The answer has more than ${this.#bytesMax} bytes`))
+    })
+    return socket
+  }
+}

@@ -1,0 +1,51 @@
+import { SendError } from './send-failure.ts'
+
+/** What a caller can give up by: an AbortSignal, or something that costs less. */
+export type Cancellation = Pick<AbortSignal, 'aborted'> & {
+  addEventListener(type: 'abort', act: () => void): void
+  removeEventListener(type: 'abort', act: () => void): void
+}
+
+/**
+ * Ends a request when its time is over, when the caller says so, or when the sender is closed. Not an AbortSignal, which
+ * costs as much as the signing of a request.
+ */
+export class Deadline {
+  readonly #timer: NodeJS.Timeout
+  readonly #outer: Cancellation | undefined
+  readonly #onOuter = () => this.cancel('The caller gave up')
+  #failure: SendError | null = null
+  #act: ((failure: SendError) => void) | null = null
+
+  constructor(timeoutMs: number, outer: Cancellation | undefined) {
+    this.#timer = setTimeout(() => this.#end('timeout', `No answer within ${timeoutMs} ms`), timeoutMs)
+    this.#outer = outer
+    outer?.addEventListener('abort', this.#onOuter)
+    if (outer?.aborted) this.#onOuter()
+  }
+
+  /** Why it is over; null: it is not. */
+  get failure(): SendError | null {
+    return this.#failure
+  }
+
+  /** Calls back when it is over. One at a time: whoever the request waits for now; null: for nobody. */
+  watch(act: ((failure: SendError) => void) | null): void {
+    this.#act = act
+  }
+
+  cancel(why: string): void {
+    this.#end('ours', why)
+  }
+
+  clear(): void {
+    clearTimeout(this.#timer)
+    this.#outer?.removeEventListener('abort', this.#onOuter)
+  }
+
+  #end(errorClass: 'timeout' | 'ours', why: string): void {
+    if (this.#failure !== null) return
+    this.#failure = new SendError(errorClass, why)
+    this.#act?.(this.#failure)
+  }
+}

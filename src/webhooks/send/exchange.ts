@@ -1,0 +1,167 @@
+import type { Dispatcher } from 'undici'
+import type { Connection } from './connection.ts'
+import type { ContinueListener } from './continue-filter.ts'
+import type { Deadline } from './deadline.ts'
+import type { Ending } from './escapes.ts'
+import { SendError, toSendError } from './send-failure.ts'
+
+/** As much of an answer as was read. */
+export interface Answer {
+  readonly status: number
+  readonly headers: Record<string, string>
+  /** Its first 16 KB. */
+  readonly body: Buffer
+  readonly bytes: number
+  /** `'cut'`: the body had more than is kept, or broke off. */
+  readonly ending: Ending
+}
+
+const headerCharsMax = 16_384
+const bodyBytesMax = 65_536
+const keptBytesMax = 16_384
+const drainMs = 2000
+const nothing = Buffer.alloc(0)
+/** Enough for a few hints before the answer; a flood of them is no answer. */
+const informationalMax = 10
+
+/**
+ * One request on one connection. The head of the answer decides: what the body does afterwards changes nothing, so it
+ * is read for a short while only.
+ */
+export class Exchange implements Dispatcher.DispatchHandler, ContinueListener {
+  readonly #connection: Connection
+  readonly #deadline: Deadline
+  readonly #chunks: Buffer[] = []
+  #settle: { answer: (answer: Answer) => void; fail: (error: SendError) => void } | null = null
+  #head: { status: number; headers: Record<string, string> } | null = null
+  #bytes = 0
+  #informational = 0
+  #isOver = false
+  #startedAt = 0
+  #heardAt: number | null = null
+  #drain: NodeJS.Timeout | undefined
+
+  constructor(connection: Connection, deadline: Deadline) {
+    this.#connection = connection
+    this.#deadline = deadline
+  }
+
+  /** From the request's first byte to the answer's. */
+  get firstByteMs(): number | null {
+    return this.#heardAt === null ? null : this.#heardAt - this.#startedAt
+  }
+
+  /** Rejects with SendError. */
+  run(options: Dispatcher.DispatchOptions): Promise<Answer> {
+    return new Promise((answer, fail) => {
+      this.#settle = { answer, fail }
+      const { failure } = this.#deadline
+      if (failure !== null) return this.#end(this.#lateness(failure))
+      this.#deadline.watch((late) => this.#end(this.#lateness(late)))
+      this.#connection.dispatch(options, this)
+    })
+  }
+
+  // What undici and the connection call. It is the handler itself: six functions for each request would be a tenth of its cost.
+
+  onRequestStart(): void {
+    this.#startedAt = performance.now()
+  }
+
+  onBytes(): void {
+    // A peer that speaks before it was asked has not answered.
+    if (this.#startedAt > 0) this.#heardAt ??= performance.now()
+  }
+
+  onContinue(): void {
+    this.#hear(100, {})
+  }
+
+  onResponseStart(_: unknown, status: number, headers: Record<string, string | string[] | undefined>): void {
+    this.#hear(status, headers)
+  }
+
+  onResponseData(_: unknown, chunk: Buffer): void {
+    this.#keep(chunk)
+  }
+
+  onResponseEnd(): void {
+    if (this.#settle === null) return
+    this.#connection.endsAnswer()
+    this.#isOver = true
+    this.#end(null)
+  }
+
+  onResponseError(_: unknown, error: Error): void {
+    this.#end(toSendError(error))
+  }
+
+  #hear(status: number, headers: Record<string, string | string[] | undefined>): void {
+    if (this.#settle === null) return
+    if (status < 100) {
+      this.#end(new SendError('protocol', `The answer has the status ${String(status).padStart(3, '0')}`))
+      return
+    }
+    if (status < 200) {
+      this.#informational += 1
+      if (this.#informational > informationalMax) this.#end(new SendError('protocol', 'Too many 1xx answers'))
+      return
+    }
+    // Without a prototype: a header may be called __proto__.
+    const joined: Record<string, string> = Object.create(null)
+    let chars = 0
+    for (const name in headers) {
+      const value = headers[name] ?? ''
+      const text = typeof value === 'string' ? value : value.join(', ')
+      joined[name] = text
+      chars += name.length + text.length
+    }
+    if (chars > headerCharsMax) {
+      this.#end(new SendError('protocol', `The headers have more than ${headerCharsMax} characters`))
+      return
+    }
+    this.#connection.beginsAnswer()
+    this.#head = { status, headers: joined }
+    queueMicrotask(this.#onHead)
+  }
+
+  /** Most answers are whole by now, and need no clock. */
+  readonly #onHead = () => {
+    if (this.#settle !== null) this.#drain = setTimeout(() => this.#end(null), drainMs)
+  }
+
+  /** Copied, since a chunk is a window on a larger buffer. */
+  #keep(chunk: Buffer): void {
+    if (this.#settle === null) return
+    const room = keptBytesMax - this.#bytes
+    if (room > 0) this.#chunks.push(Buffer.from(chunk.subarray(0, room)))
+    this.#bytes += chunk.length
+    if (this.#bytes > bodyBytesMax) this.#end(null)
+  }
+
+  /** Once there is a head, there is an answer. What comes later is not heard: the connection is busy and is dropped. */
+  #end(failure: SendError | null): void {
+    const settle = this.#settle
+    if (settle === null) return
+    this.#settle = null
+    clearTimeout(this.#drain)
+    this.#deadline.watch(null)
+    if (this.#head !== null) {
+      const { status, headers } = this.#head
+      const body = this.#chunks.length === 0 ? nothing : Buffer.concat(this.#chunks)
+      const ending = this.#isOver && this.#bytes === body.length ? 'whole' : 'cut'
+      settle.answer({ status, headers, body, bytes: Math.min(this.#bytes, bodyBytesMax), ending })
+    } else {
+      settle.fail(failure ?? new SendError('protocol', 'The answer ended before its head'))
+    }
+  }
+
+  /** A deadline that passes is told by what was waited for. */
+  #lateness(reason: SendError): SendError {
+    if (reason.errorClass !== 'timeout') return reason
+    const { phase } = this.#connection.progress
+    if (phase === 'open') return reason
+    const isDns = phase === 'dns'
+    return new SendError(isDns ? 'dns' : 'connect_timeout', `${reason.message}, while waiting for ${phase}`)
+  }
+}

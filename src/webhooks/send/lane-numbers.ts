@@ -1,0 +1,124 @@
+import { numberArray } from '../../db/array.ts'
+import { type Database, defineStatement } from '../../db/database.ts'
+
+/** What a receiver can check an ordered delivery by. */
+export interface LaneNumber {
+  readonly runId: number
+  readonly eventId: number
+  readonly orderingKey: string
+  /** When the numbering of its lane began. */
+  readonly epoch: number
+  /** From 1, without gaps; the same for every attempt. */
+  readonly sequence: number
+  /** The highest of its lane that was delivered; 0: none. What lies between was settled otherwise. */
+  readonly delivered: number
+  /** One behind it was delivered before it. */
+  readonly isLate: boolean
+}
+
+/**
+ * Numbers what a lease has granted of lanes, in their order. What was numbered before keeps its number. A crash of the
+ * database may forget numbers only of what was not settled since, and that comes again in the same order.
+ */
+export async function numberLanes(
+  db: Database,
+  { runIds, token }: { runIds: readonly number[]; token: number },
+): Promise<LaneNumber[]> {
+  const rows = await db.once<NumberRow>(numberStatement(db), [numberArray(runIds), token], {
+    indexPlans: true,
+    durable: false,
+  })
+  return rows.map(([runId, eventId, orderingKey, epoch, sequence, delivered, isLate]) => ({
+    ...{ runId, eventId, orderingKey, epoch, sequence, delivered, isLate },
+  }))
+}
+
+/**
+ * One run per lane is out at a time, so nobody else numbers the same lane meanwhile, and all that has a lower number
+ * is settled, but for what was redriven. Up to `checked` it is known what of it was delivered: only what came after is
+ * looked at, or else a lane of nothing but burials would be read anew at each lease. What retention has removed of it is
+ * in the counter.
+ */
+const numberStatement = defineStatement(
+  'number_lanes',
+  `with granted as materialized (
+    select r.id as run_id, r.subscription, r.ordering_key, u.event_id, u.place, coalesce(p.times, 0) as replays
+    from __schema__.runs r
+    cross join lateral unnest(r.event_ids[1:r.granted]) with ordinality as u(event_id, place)
+    left join __schema__.replayed p on p.event_id = u.event_id and p.subscription = r.subscription
+    where r.id = any($1::bigint[]) and r.token = $2 and r.ordering_key is not null
+  ),
+  known as materialized (
+    select g.run_id, g.event_id, n.epoch, n.sequence
+    from granted g
+    join __schema__.lane_numbers n
+      on n.event_id = g.event_id and n.subscription = g.subscription and n.replays = g.replays
+    where n.event_id = any(array(select g.event_id from granted g))
+  ),
+  fresh as materialized (
+    select g.*, row_number() over (partition by g.run_id order by g.place) as rank
+    from granted g
+    where not exists (select 1 from known k where k.run_id = g.run_id and k.event_id = g.event_id)
+  ),
+  lane as materialized (
+    select l.run_id, l.subscription, l.ordering_key,
+      coalesce(c.epoch, extract(epoch from __schema__.clock())::bigint) as epoch,
+      coalesce(c.latest, 0) as latest,
+      greatest((
+        select n.sequence
+        from __schema__.lane_numbers n
+        where n.subscription = l.subscription and n.ordering_key = l.ordering_key and n.epoch = c.epoch
+          and n.sequence > c.checked
+          and exists (
+            select 1 from __schema__.audit a
+            where a.event_id = n.event_id and a.settlement = 'completed' and a.subscription = n.subscription
+              and a.id > n.audit_id
+              -- and not under a later number of the same delivery, which a replay gave it
+              and not exists (
+                select 1 from __schema__.lane_numbers m
+                where m.event_id = n.event_id and m.subscription = n.subscription and m.replays > n.replays
+                  and m.audit_id < a.id))
+        order by n.sequence desc
+        limit 1), c.delivered, 0) as delivered,
+      (select count(*) from fresh f where f.run_id = l.run_id) as fresh,
+      (select min(k.sequence) from known k where k.run_id = l.run_id and k.epoch = c.epoch) as known
+    from (select distinct g.run_id, g.subscription, g.ordering_key from granted g) as l
+    left join __schema__.lane_counters c on c.subscription = l.subscription and c.ordering_key = l.ordering_key
+  ),
+  counted as (
+    insert into __schema__.lane_counters (subscription, ordering_key, epoch, latest, delivered, checked, touched_at)
+    select l.subscription, l.ordering_key, l.epoch, l.latest + l.fresh, l.delivered,
+      case when l.known is null then l.latest else least(l.latest, greatest(l.known - 1, l.delivered)) end,
+      __schema__.clock()
+    from lane l
+    order by l.subscription, l.ordering_key
+    on conflict (subscription, ordering_key) do update
+    set latest = excluded.latest, delivered = excluded.delivered, checked = excluded.checked,
+      touched_at = excluded.touched_at
+  ),
+  numbered as (
+    insert into __schema__.lane_numbers (event_id, subscription, replays, ordering_key, epoch, sequence, audit_id)
+    select f.event_id, f.subscription, f.replays, f.ordering_key, l.epoch, l.latest + f.rank,
+      coalesce(pg_sequence_last_value('__schema__.audit_id_seq'), 0)
+    from fresh f
+    join lane l on l.run_id = f.run_id
+    returning event_id, subscription, sequence
+  )
+  select g.run_id, g.event_id, g.ordering_key, coalesce(k.epoch, l.epoch), coalesce(k.sequence, n.sequence), l.delivered,
+    coalesce(k.epoch < l.epoch or k.sequence < l.delivered, false)
+  from granted g
+  join lane l on l.run_id = g.run_id
+  left join known k on k.run_id = g.run_id and k.event_id = g.event_id
+  left join numbered n on n.event_id = g.event_id and n.subscription = g.subscription
+  order by g.run_id, g.place`,
+)
+
+type NumberRow = [
+  runId: number,
+  eventId: number,
+  orderingKey: string,
+  epoch: number,
+  sequence: number,
+  delivered: number,
+  isLate: boolean,
+]

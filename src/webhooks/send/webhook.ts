@@ -1,0 +1,90 @@
+import { createHash } from 'node:crypto'
+import type { StatusRules } from '../../domain/endpoint.ts'
+import type { ExchangeRecord } from '../../domain/exchange.ts'
+import { hideSecrets } from '../../domain/hidden-headers.ts'
+import { toReason, toStorable } from '../../domain/text.ts'
+import type { Cancellation } from './deadline.ts'
+import { hideInNames, hideTexts, secretTexts } from './echo.ts'
+import type { Sender, Sent } from './sender.ts'
+import { type Decision, decide } from './webhook-outcome.ts'
+import { buildRequest, type RequestParts, type WebhookRequest } from './webhook-request.ts'
+
+/** Where the deliveries of a subscriber go. */
+export interface Target {
+  /** The subscriber's id. */
+  readonly poolKey: string
+  readonly url: string
+  readonly rules: StatusRules
+  readonly timeoutMs: number
+  /** Those of the subscriber's own headers whose values nobody is shown. */
+  readonly hiddenHeaders: ReadonlySet<string>
+}
+
+export interface Posted extends Decision {
+  readonly exchange: ExchangeRecord
+}
+
+/** Makes one attempt: signs, sends, and says what that means. Never throws. */
+export function postWebhook(
+  sender: Sender,
+  target: Target,
+  parts: RequestParts,
+  signal: Cancellation,
+): Promise<Posted> {
+  const request = buildRequest(parts)
+  const { headers, body } = request
+  const { poolKey, url, timeoutMs, rules, hiddenHeaders } = target
+  return sender.send({ headers, body, poolKey, url, timeoutMs, signal }).then((sent) => {
+    const { outcome, endpoint } = decide(sent.result, rules)
+    return { outcome, endpoint, exchange: recordOf(url, request, sent, hiddenHeaders) }
+  })
+}
+
+function recordOf(
+  url: string,
+  { headers, body }: WebhookRequest,
+  { result, response, timings }: Sent,
+  hidden: ReadonlySet<string>,
+): ExchangeRecord {
+  const failed = result.kind === 'failed' ? result : null
+  return {
+    request: {
+      // Who may see deliveries need not see what a query is trusted with.
+      url: url.includes('?') ? url.replace(/\?.*$/s, '?…') : url,
+      // What was sent is kept for all who may look at deliveries, and they need not be able to send the same.
+      headers: hideSecrets(headers, hidden),
+      bodySha256: createHash('sha256').update(body).digest('hex'),
+      bodyBytes: body.length,
+    },
+    statusCode: result.kind === 'answered' ? result.status : null,
+    response: response && responseOf(response, secretTexts(url, headers, hidden)),
+    errorClass: failed?.errorClass ?? null,
+    error: failed && toReason(failed.message),
+    timings: stepsOf(timings),
+  }
+}
+
+/** A receiver may repeat what it was sent: that is as hidden in its answer as in our request. */
+function responseOf(
+  { headers, body, bytes, ending }: NonNullable<Sent['response']>,
+  secrets: readonly string[],
+): ExchangeRecord['response'] {
+  const shown = hideInNames(hideSecrets(headers), secrets)
+  for (const name in shown) shown[name] = hideTexts(shown[name] as string, secrets)
+  const text = bytes === 0 ? '' : toStorable(body.toString('utf8'), body.length)
+  return { headers: shown, body: hideTexts(text, secrets, ending), bytes }
+}
+
+function stepsOf({ dnsMs, connectMs, tlsMs, firstByteMs, totalMs }: Sent['timings']): Record<string, number> {
+  const steps: Record<string, number> = {}
+  if (dnsMs !== undefined) steps.dns_ms = rounded(dnsMs)
+  if (connectMs !== undefined) steps.connect_ms = rounded(connectMs)
+  if (tlsMs !== undefined) steps.tls_ms = rounded(tlsMs)
+  if (firstByteMs !== undefined) steps.first_byte_ms = rounded(firstByteMs)
+  steps.total_ms = rounded(totalMs)
+  return steps
+}
+
+function rounded(ms: number): number {
+  return Math.round(ms * 100) / 100
+}

@@ -1,9 +1,0 @@
-import { test } from 'vitest'
-import { endDeletedBacklog } from './deleted-backlog.ts'
-import { useEngines } from './reading.ts'
-
-const openEngine = useEngines('cancel_long')
-
-test('the backlog of a deleted subscription ends, also if it is very large', async () => {
-  await endDeletedBacklog(await openEngine(), { plain: 100_000, inLanes: 20_000 })
-})

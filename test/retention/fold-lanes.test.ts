@@ -1,0 +1,63 @@
+import { expect, test } from 'vitest'
+import { foldLanes } from '../../src/retention/prune-lanes.ts'
+import { numberLanes } from '../../src/webhooks/send/lane-numbers.ts'
+import { only, useEngines } from '../support/engine.ts'
+
+const openEngine = useEngines('fold_lanes')
+
+test('the next of a lane names the last that was delivered, though its number and its audit are gone', async () => {
+  const engine = await openEngine()
+  const { db } = engine
+  const no = await engine.subscribe('orders', ['order'])
+  const deliver = async () => {
+    const id = only(await engine.publish({ type: 'order', orderingKey: 'k' }))
+    const delivery = only(await engine.lease(no))
+    const { id: runId, token } = delivery.run
+    const numbered = only(await numberLanes(db, { runIds: [runId], token }))
+    await engine.settle(delivery)
+    return { id, ...numbered }
+  }
+  const first = await deliver()
+  const second = await deliver()
+  expect([first, second]).toMatchObject([
+    { sequence: 1, delivered: 0 },
+    { sequence: 2, delivered: 1 },
+  ])
+  await db.transaction(async (tx) => {
+    const ids = `{${first.id},${second.id}}`
+    await foldLanes(tx, db, ids)
+    for (const table of ['audit', 'lane_numbers']) {
+      await tx.query(`delete from ${db.schema}.${table} where event_id = any($1::bigint[])`, [ids])
+    }
+  })
+  expect(await deliver()).toMatchObject({ sequence: 3, delivered: 2, isLate: false })
+})
+
+test('what was delivered after the clock stepped back is not told as skipped', async () => {
+  const engine = await openEngine()
+  const { db } = engine
+  const no = await engine.subscribe('orders', ['order'])
+  const leaseNext = async () => {
+    await engine.publish({ type: 'order', orderingKey: 'k' })
+    const delivery = only(await engine.lease(no))
+    const { id: runId, token } = delivery.run
+    return { delivery, numbered: only(await numberLanes(db, { runIds: [runId], token })) }
+  }
+  const { delivery } = await leaseNext()
+  await engine.moveClock(-60_000)
+  await engine.settle(delivery)
+  expect((await leaseNext()).numbered).toMatchObject({ sequence: 2, delivered: 1 })
+})
+
+test('what was buried is not counted as delivered', async () => {
+  const engine = await openEngine()
+  const { db } = engine
+  const no = await engine.subscribe('orders', ['order'])
+  const id = only(await engine.publish({ type: 'order', orderingKey: 'k' }))
+  const delivery = only(await engine.lease(no))
+  await numberLanes(db, { runIds: [delivery.run.id], token: delivery.run.token })
+  await engine.settle(delivery, { settlement: 'buried', reason: 'no' })
+  await db.transaction((tx) => foldLanes(tx, db, `{${id}}`))
+  const { rows } = await db.query(`select latest, delivered from ${db.schema}.lane_counters`)
+  expect(rows).toEqual([{ latest: 1, delivered: 0 }])
+})
