@@ -53,11 +53,13 @@ create table __schema__.exchanges (
 create table __schema__.lane_counters (
   subscription int not null,
   ordering_key text not null,
-  epoch bigint not null,                   -- when its numbering began: a lane that was idle for long begins a new epoch
+  epoch bigint not null,                   -- when its numbering began: after long idleness or a failover a new epoch begins
   latest bigint not null,                  -- the last number that was given out
   delivered bigint not null default 0,     -- the highest number up to `checked` that was delivered
   checked bigint not null default 0,
   touched_at timestamptz not null,
+  -- A promoted standby may lack the last numbers that the lost server gave out: on a new timeline a new epoch begins.
+  timeline bigint not null default __schema__.current_timeline(),
   primary key (subscription, ordering_key)
 );
 

@@ -13,6 +13,7 @@ const publishMany =
   'function publish_many(text[], text[], text[], text[], text[], text[], text[], text[], text[], timestamp with time zone[], text[], text[], text[], timestamp with time zone[], timestamp with time zone[], smallint[], text[], bytea[], boolean[], text[], text[], text, integer[], integer[], bigint, integer, boolean, integer[])'
 const changedOnPurpose = new Map<string, string>([
   [publishMany, 'a repeat is answered with its deliveries also after its event has gone'],
+  ['column lane_counters.timeline', 'after a failover a lane begins a new epoch'],
 ])
 
 test('the baseline makes the schema of the ten migrations that it replaced, but for changes on purpose', async () => {

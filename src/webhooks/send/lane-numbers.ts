@@ -60,10 +60,8 @@ const numberStatement = defineStatement(
     from granted g
     where not exists (select 1 from known k where k.run_id = g.run_id and k.event_id = g.event_id)
   ),
-  lane as materialized (
-    select l.run_id, l.subscription, l.ordering_key,
-      coalesce(c.epoch, extract(epoch from __schema__.clock())::bigint) as epoch,
-      coalesce(c.latest, 0) as latest,
+  counter as materialized (
+    select l.run_id, l.subscription, l.ordering_key, c.epoch, c.timeline, coalesce(c.latest, 0) as latest,
       greatest((
         select n.sequence
         from __schema__.lane_numbers n
@@ -85,16 +83,30 @@ const numberStatement = defineStatement(
     from (select distinct g.run_id, g.subscription, g.ordering_key from granted g) as l
     left join __schema__.lane_counters c on c.subscription = l.subscription and c.ordering_key = l.ordering_key
   ),
+  -- The first new number on a new timeline begins a new epoch: the lost server may have given out more in the old one.
+  lane as materialized (
+    select c.run_id, c.subscription, c.ordering_key, c.fresh, c.known, c.epoch as epoch_before,
+      c.delivered as delivered_before, t.now as timeline,
+      case when e.is_new then greatest(extract(epoch from __schema__.clock())::bigint, c.epoch + 1) else c.epoch end as epoch,
+      case when e.is_new then 0 else c.latest end as latest,
+      case when e.is_new then 0 else c.delivered end as delivered
+    from counter c
+    cross join (select __schema__.current_timeline() as now) as t
+    cross join lateral (
+      select c.epoch is null or (c.fresh > 0 and c.timeline <> t.now) as is_new
+    ) as e
+  ),
   counted as (
-    insert into __schema__.lane_counters (subscription, ordering_key, epoch, latest, delivered, checked, touched_at)
+    insert into __schema__.lane_counters (subscription, ordering_key, epoch, latest, delivered, checked, touched_at, timeline)
     select l.subscription, l.ordering_key, l.epoch, l.latest + l.fresh, l.delivered,
       case when l.known is null then l.latest else least(l.latest, greatest(l.known - 1, l.delivered)) end,
-      __schema__.clock()
+      __schema__.clock(), l.timeline
     from lane l
     order by l.subscription, l.ordering_key
     on conflict (subscription, ordering_key) do update
-    set latest = excluded.latest, delivered = excluded.delivered, checked = excluded.checked,
-      touched_at = excluded.touched_at
+    set epoch = excluded.epoch, latest = excluded.latest, delivered = excluded.delivered, checked = excluded.checked,
+      touched_at = excluded.touched_at,
+      timeline = case when excluded.epoch = lane_counters.epoch then lane_counters.timeline else excluded.timeline end
   ),
   numbered as (
     insert into __schema__.lane_numbers (event_id, subscription, replays, ordering_key, epoch, sequence, audit_id)
@@ -104,8 +116,9 @@ const numberStatement = defineStatement(
     join lane l on l.run_id = f.run_id
     returning event_id, subscription, sequence
   )
-  select g.run_id, g.event_id, g.ordering_key, coalesce(k.epoch, l.epoch), coalesce(k.sequence, n.sequence), l.delivered,
-    coalesce(k.epoch < l.epoch or k.sequence < l.delivered, false)
+  select g.run_id, g.event_id, g.ordering_key, coalesce(k.epoch, l.epoch), coalesce(k.sequence, n.sequence),
+    case when k.epoch < l.epoch then l.delivered_before else l.delivered end,
+    coalesce(k.epoch < l.epoch_before or k.sequence < l.delivered_before, false)
   from granted g
   join lane l on l.run_id = g.run_id
   left join known k on k.run_id = g.run_id and k.event_id = g.event_id

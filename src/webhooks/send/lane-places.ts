@@ -8,7 +8,7 @@ export class LanePlaces {
   readonly #db: Database
   readonly #numbers = new WeakMap<LeasedDelivery, LaneNumber>()
   /** The last one that was delivered under this very lease. */
-  readonly #delivered = new WeakMap<LeasedRun, number>()
+  readonly #delivered = new WeakMap<LeasedRun, { readonly epoch: number; readonly sequence: number }>()
 
   constructor(db: Database) {
     this.#db = db
@@ -31,12 +31,19 @@ export class LanePlaces {
     const number = this.#numbers.get(delivery)
     if (number === undefined) return null
     const { orderingKey, epoch, sequence, delivered, isLate } = number
-    return { orderingKey, epoch, sequence, isLate, delivered: this.#delivered.get(delivery.run) ?? delivered }
+    const last = this.#delivered.get(delivery.run)
+    return {
+      orderingKey,
+      epoch,
+      sequence,
+      isLate,
+      delivered: last?.epoch === epoch ? last.sequence : delivered,
+    }
   }
 
   /** Those behind it learn that it went before them. */
   delivered(delivery: LeasedDelivery): void {
     const number = this.#numbers.get(delivery)
-    if (number !== undefined && !number.isLate) this.#delivered.set(delivery.run, number.sequence)
+    if (number !== undefined && !number.isLate) this.#delivered.set(delivery.run, number)
   }
 }
