@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { mediaTypeOf } from '../cloudevents/content.ts'
+import { GrowingBytes } from '../core/growing-bytes.ts'
 import { PosthornError } from '../errors.ts'
 import type { Route } from './route.ts'
 
@@ -41,25 +42,4 @@ export function readBytes(
       reject(new PosthornError('BAD_REQUEST', { reason: 'it was cut off' }, { cause: error })),
     )
   })
-}
-
-/** Bytes in one buffer, however small the chunks are that they come in: a chunk of one byte costs Node some 200. */
-class GrowingBytes {
-  #buffer = Buffer.alloc(0)
-  length = 0
-
-  add(chunk: Buffer): void {
-    const length = this.length + chunk.length
-    if (length > this.#buffer.length) {
-      const larger = Buffer.allocUnsafe(Math.max(length, 2 * this.#buffer.length))
-      this.#buffer.copy(larger, 0, 0, this.length)
-      this.#buffer = larger
-    }
-    chunk.copy(this.#buffer, this.length)
-    this.length = length
-  }
-
-  get bytes(): Buffer {
-    return this.#buffer.subarray(0, this.length)
-  }
 }

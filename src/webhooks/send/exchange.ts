@@ -1,4 +1,5 @@
 import type { Dispatcher } from 'undici'
+import { GrowingBytes } from '../../core/growing-bytes.ts'
 import type { Connection } from './connection.ts'
 import type { ContinueListener } from './continue-filter.ts'
 import type { Deadline } from './deadline.ts'
@@ -31,7 +32,7 @@ const informationalMax = 10
 export class Exchange implements Dispatcher.DispatchHandler, ContinueListener {
   readonly #connection: Connection
   readonly #deadline: Deadline
-  readonly #chunks: Buffer[] = []
+  #kept: GrowingBytes | null = null
   #settle: { answer: (answer: Answer) => void; fail: (error: SendError) => void } | null = null
   #head: { status: number; headers: Record<string, string> } | null = null
   #bytes = 0
@@ -130,11 +131,13 @@ export class Exchange implements Dispatcher.DispatchHandler, ContinueListener {
     if (this.#settle !== null) this.#drain = setTimeout(() => this.#end(null), drainMs)
   }
 
-  /** Copied, since a chunk is a window on a larger buffer. */
   #keep(chunk: Buffer): void {
     if (this.#settle === null) return
     const room = keptBytesMax - this.#bytes
-    if (room > 0) this.#chunks.push(Buffer.from(chunk.subarray(0, room)))
+    if (room > 0) {
+      this.#kept ??= new GrowingBytes()
+      this.#kept.add(chunk.length > room ? chunk.subarray(0, room) : chunk)
+    }
     this.#bytes += chunk.length
     if (this.#bytes > bodyBytesMax) this.#end(null)
   }
@@ -148,7 +151,7 @@ export class Exchange implements Dispatcher.DispatchHandler, ContinueListener {
     this.#deadline.watch(null)
     if (this.#head !== null) {
       const { status, headers } = this.#head
-      const body = this.#chunks.length === 0 ? nothing : Buffer.concat(this.#chunks)
+      const body = this.#kept?.bytes ?? nothing
       const ending = this.#isOver && this.#bytes === body.length ? 'whole' : 'cut'
       settle.answer({ status, headers, body, bytes: Math.min(this.#bytes, bodyBytesMax), ending })
     } else {
