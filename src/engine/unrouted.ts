@@ -15,8 +15,10 @@ export async function unroutedLetters(db: Database, eventIds: readonly number[])
 
 const unroutedStatement = defineStatement(
   'unrouted_letters',
-  `select l.event_id, l.event_snapshot->>'type', l.reason
+  // The type is not read from the snapshot: a payload may hold characters that no text in PostgreSQL can have.
+  `select l.event_id, e.type, l.reason
   from __schema__.dead_letters l
+  left join __schema__.events e on e.id = l.event_id
   where l.event_id = any($1::bigint[]) and l.subscription is null
   order by l.event_id`,
 )

@@ -98,6 +98,17 @@ describe('a burial is alerted once', () => {
     expect(buried).toEqual([letter(first.id), letter(second?.id)])
   })
 
+  test('by publishing what nobody wants with a payload that PostgreSQL cannot read', async () => {
+    const { hub, alerts } = await openWatched()
+    const [first, second] = await hub.publishMany([
+      { type: 'nobody', payload: 'a\u0000b', requireRoute: true },
+      { type: 'nobody', payload: 1, requireRoute: true },
+    ])
+    await expect.poll(() => alerts).toHaveLength(2)
+    const told = alerts.map(([, payload]) => (payload as { eventId: number }).eventId)
+    expect(told.sort()).toEqual([first?.id, second?.id])
+  })
+
   test('by the hub’s own rule that every event must be wanted', async () => {
     const { hub, alerts } = await openWatched({ requireRoute: true })
     await hub.publish({ type: 'nobody', payload: 1 })
