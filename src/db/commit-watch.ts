@@ -2,16 +2,16 @@ import type pg from 'pg'
 import type { DatabaseLog } from './database.ts'
 import type { Loan } from './loan.ts'
 
-/** A commit that waits for a synchronous standby. */
-export interface WaitingCommit {
-  /** The server's process. */
+/** A process of the server, at one moment. */
+export interface ServerProcess {
   readonly pid: number
-  readonly transactionId: string
+  /** The transaction whose commit waits for a synchronous standby, if its statement began about a second ago. */
+  readonly waitingTransaction: string | null
 }
 
 export interface CommitWatchOptions {
-  /** Commits that wait for a synchronous standby at this moment, and whose statement began about a second ago. */
-  readonly ask: () => Promise<readonly WaitingCommit[]>
+  /** All processes that serve this database. */
+  readonly ask: () => Promise<readonly ServerProcess[]>
   /** Commits stall, or go on again. */
   readonly changed: (isStalled: boolean) => void
   /** Nobody waits any more. */
@@ -80,22 +80,30 @@ export class CommitWatch {
   }
 
   async #ask(): Promise<void> {
-    let waiting: readonly WaitingCommit[]
+    let processes: readonly ServerProcess[]
     try {
-      waiting = await this.#options.ask()
+      processes = await this.#options.ask()
     } catch {
       // Whether the server is there at all is for another watch to say.
       return
     }
-    const stalled = waiting.filter(({ transactionId }) => this.#waitedBefore.has(transactionId))
-    this.#waitedBefore = new Set(waiting.map(({ transactionId }) => transactionId))
+    const waiting = processes.filter(({ waitingTransaction }) => waitingTransaction !== null)
+    const stalled = waiting.filter(({ waitingTransaction }) =>
+      this.#waitedBefore.has(waitingTransaction as string),
+    )
+    this.#waitedBefore = new Set(waiting.map(({ waitingTransaction }) => waitingTransaction as string))
     const isStalled = stalled.length > 0
     if (isStalled !== this.#isStalled) {
       this.#isStalled = isStalled
       this.#options.changed(isStalled)
     }
-    for (const loan of this.#underWay.keys()) {
-      if (stalled.some(({ pid }) => pid === loan.serverProcess))
+    if (!isStalled) return
+    const stalledPids = new Set(stalled.map(({ pid }) => pid))
+    const knownPids = new Set(processes.map(({ pid }) => pid))
+    for (const [loan, { ticks }] of this.#underWay) {
+      // A pooler hides which process serves a connection: there, what is slow while commits stall is taken to stall too.
+      const isBehindPooler = !knownPids.has(loan.serverProcess)
+      if (stalledPids.has(loan.serverProcess) || (isBehindPooler && ticks >= slowTicks))
         loan.destroy(new Error('Commits wait for a synchronous standby'))
     }
   }
@@ -123,8 +131,8 @@ export function watchCommits({
         client.on('error', rest)
         await client.connect()
       }
-      const { rows } = await client.query<WaitingCommit>({
-        text: findWaiting,
+      const { rows } = await client.query<ServerProcess>({
+        text: findProcesses,
         query_timeout: askTimeoutMs,
       } as pg.QueryConfig)
       return rows
@@ -140,7 +148,8 @@ export function watchCommits({
   return new CommitWatch({ ask, changed, rest })
 }
 
-const findWaiting = `
-  select pid, backend_xid::text as "transactionId" from pg_stat_activity
-  where datname = current_database() and wait_event = 'SyncRep' and backend_xid is not null
-    and state_change < clock_timestamp() - interval '900 ms'`
+const findProcesses = `
+  select pid, case when wait_event = 'SyncRep' and state_change < clock_timestamp() - interval '900 ms'
+    then backend_xid::text end as "waitingTransaction"
+  from pg_stat_activity
+  where datname = current_database()`
