@@ -34,6 +34,29 @@ describe('the excuses of the checker', () => {
     expect(rules([...history, ...halfway], gone)).toEqual([])
   })
 
+  test('knows that a letter which was written while the clock was back can be pruned before its event', () => {
+    const step = (at: number, stepMs: number) =>
+      ['begins', 'ends'].map((phase) => ({
+        at,
+        kind: 'fault',
+        fault: `clock.${stepMs > 0 ? 'forward' : 'back'}`,
+        phase,
+        stepMs,
+      }))
+    const history = (steps: Line[]) => [
+      ...published(1, 0, [{ u: 1, id: 11 }]),
+      ...steps,
+      ...attempted(worker, 1, [20, 30], { u: 1, id: 11 }, 'bury'),
+      { at: 31, kind: 'settled', pid: 7, s: 'plain', id: 11, settlement: 'bury' },
+      ...step(40, 3_600_000),
+      ...operated(2, [50, 60], 'prune', { olderThanMs: 900_000 - 2_000 }),
+    ]
+    const final = { deliveries: [delivered(11, 'dlq')], letters: [] }
+    expect(rules(history(step(10, -3_600_000)), final)).toEqual([])
+    const halfway = history(step(10, -3_600_000)).filter(({ at }) => at !== 40)
+    expect(rules(halfway, final)).toEqual(['counter'])
+  })
+
   test('lets the skip of a lane bury whichever event is its head by then', () => {
     const events = [
       { u: 1, id: 11, key: 'k' },

@@ -97,10 +97,17 @@ const skewMs = 2_000
 function mayHaveLostLetter(model, { event_id: id }) {
   const publication = model.publications.get(model.uidById.get(id))
   if (publication === undefined) return true
+  // The letter may be of any moment since: one that was written while the clock was back looks older than its event.
+  const { invokedAt } = publication
+  const moments = [invokedAt, ...model.steps.map(({ at }) => at + 1).filter((at) => at > invokedAt)]
   return model.removals.some(
     (one) =>
       one.name === 'prune' &&
-      clockAheadMs(model, publication.invokedAt, effectEndOf(one)) >= one.olderThanMs * lettersOlder - skewMs,
+      moments.some(
+        (from) =>
+          from < effectEndOf(one) &&
+          clockAheadMs(model, from, effectEndOf(one)) >= one.olderThanMs * lettersOlder - skewMs,
+      ),
   )
 }
 
