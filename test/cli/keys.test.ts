@@ -7,7 +7,7 @@ import { anyKeys, listKeys, touchKeys } from '../../src/keys/api-keys.ts'
 import { KeyRing } from '../../src/keys/key-ring.ts'
 import { only, useEngines } from '../support/engine.ts'
 
-const openEngine = useEngines('cli_keys')
+const openEngine = useEngines('cli_keys', { schemas: 'emptied' })
 
 async function run(db: PostgresDatabase, line: string | string[]): Promise<string[]> {
   const lines: string[] = []

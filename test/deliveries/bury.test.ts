@@ -8,7 +8,7 @@ import { retryWaiting } from '../../src/deliveries/retry-waiting.ts'
 import { Admitter } from '../../src/engine/admit.ts'
 import { type Engine, only, useEngines, workOff } from '../support/engine.ts'
 
-const openEngine = useEngines('bury')
+const openEngine = useEngines('bury', { schemas: 'emptied' })
 
 function bury(engine: Engine, eventId: number, subscription: number, options: Partial<BuryRequest> = {}) {
   const request = { eventId, subscription, reason: 'by hand', lane: 'as usual' as const, ...options }

@@ -1,5 +1,4 @@
-import { expect, onTestFinished, test } from 'vitest'
-import { openPostgres } from '../../src/db/postgres.ts'
+import { expect, test } from 'vitest'
 import { cancel } from '../../src/engine/cancel.ts'
 import { useHubs } from '../support/hub.ts'
 import { createSignal, eventually } from '../support/signal.ts'
@@ -27,8 +26,9 @@ test('a handler that fails right after its event was cancelled is not called aga
 })
 
 /** A hub whose handlers are busy with the first event of a lane, and with the first of some without a lane. */
-async function openBusy(schema = hubs.freshSchema()) {
-  const { hub, drain } = await hubs.open({ schema })
+async function openBusy() {
+  const { schema, pool, db } = await hubs.takePlace()
+  const { hub, drain } = await hubs.open({ schema, database: pool })
   const seen: Record<string, unknown[]> = { lane: [], loose: [] }
   const first = createSignal()
   for (const name of ['lane', 'loose']) {
@@ -45,7 +45,7 @@ async function openBusy(schema = hubs.freshSchema()) {
   const loose = await publish('loose')
   await eventually('both are busy', () => seen.lane?.length === 1 && seen.loose?.length === 1)
   const statusOf = async (id: number | undefined) => (await hub.event(id as number))?.progress.status
-  return { hub, drain, seen, first, lane, loose, statusOf }
+  return { db, hub, drain, seen, first, lane, loose, statusOf }
 }
 
 test('what a process holds and has not begun when it is cancelled is not begun', async () => {
@@ -66,10 +66,7 @@ test('what a process holds and has not begun when it is cancelled is not begun',
 })
 
 test('what a process holds and has not begun when it is cancelled is not begun, also if no notification comes through', async () => {
-  const schema = hubs.freshSchema()
-  const { drain, seen, first, loose, statusOf } = await openBusy(schema)
-  const db = await openPostgres({ connection: hubs.connection, schema, poolMax: 1 })
-  onTestFinished(() => db.close())
+  const { db, drain, seen, first, loose, statusOf } = await openBusy()
   const request = { eventIds: [loose[1] as number], subscription: null, reason: 'test' }
   expect(await cancel(db, request)).toMatchObject([{ told: true }])
   await expect.poll(() => statusOf(loose[1])).toBe('CANCELLED')

@@ -13,7 +13,7 @@ import { release } from '../../src/engine/release.ts'
 import { admitAll, type Engine, only, useEngines, workOff } from '../support/engine.ts'
 import { eventually } from '../support/signal.ts'
 
-const openEngine = useEngines('changed_options')
+const openEngine = useEngines('changed_options', { schemas: 'emptied' })
 
 type Columns = 'key_concurrency' | 'key_path' | 'on_exhausted'
 

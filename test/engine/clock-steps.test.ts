@@ -25,7 +25,7 @@ import { registerWorker } from '../../src/workers/workers.ts'
 import { type Engine, only, useEngines } from '../support/engine.ts'
 import { eventually } from '../support/signal.ts'
 
-const openEngine = useEngines('clock_steps')
+const openEngine = useEngines('clock_steps', { schemas: 'emptied' })
 const hourMs = 3_600_000
 
 async function limitRate(engine: Engine, no: number, ratePerSecond: number): Promise<void> {

@@ -6,7 +6,7 @@ import { expire } from '../../src/engine/expire.ts'
 import { wakeSleepers } from '../../src/engine/wake-sleepers.ts'
 import { type Engine, only, useEngines } from '../support/engine.ts'
 
-const openEngine = useEngines('sleeping_lanes')
+const openEngine = useEngines('sleeping_lanes', { schemas: 'emptied' })
 
 /** Of two kinds, so that they are two chunks of their lane. */
 const expiring = { orderingKey: 'k', expiresAt: new Date(Date.now() + 3_600_000) }

@@ -9,7 +9,7 @@ import { getEvent } from '../../src/events/get-event.ts'
 import { listEvents } from '../../src/events/list-events.ts'
 import { type Engine, only, useEngines } from '../support/engine.ts'
 
-const openEngine = useEngines('events')
+const openEngine = useEngines('events', { schemas: 'emptied' })
 
 async function details(engine: Engine, id: number) {
   const found = await getEvent(engine.db, { id, logs: 'with' })

@@ -5,7 +5,7 @@ import { listActions, recordAction } from '../../src/keys/admin-log.ts'
 import { anyKeys, createKey, findKeys, listKeys, revokeKey, touchKeys } from '../../src/keys/api-keys.ts'
 import { only, useEngines } from '../support/engine.ts'
 
-const openEngine = useEngines('api_keys')
+const openEngine = useEngines('api_keys', { schemas: 'emptied' })
 const hourMs = 3_600_000
 const billing = { name: 'billing', scopes: ['publish', 'read'], actor: 'cli:anna', remote: '10.0.0.7' }
 

@@ -10,7 +10,7 @@ import { only, useEngines } from '../support/engine.ts'
 import { startProxy } from '../support/proxy.ts'
 import { createSignal } from '../support/signal.ts'
 
-const openEngine = useEngines('key_ring')
+const openEngine = useEngines('key_ring', { schemas: 'emptied' })
 const adminKey = 'correct horse battery'
 const billing = { name: 'billing', scopes: ['publish', 'read'], actor: 'test' }
 const rings: KeyRing[] = []

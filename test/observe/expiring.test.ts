@@ -4,7 +4,7 @@ import { countExpiring } from '../../src/observe/expiring.ts'
 import { readStats } from '../../src/observe/stats.ts'
 import { type Engine, useEngines } from '../support/engine.ts'
 
-const openEngine = useEngines('expiring')
+const openEngine = useEngines('expiring', { schemas: 'emptied' })
 
 interface Waiting {
   readonly subscription: number

@@ -1,6 +1,5 @@
-import { afterEach } from 'vitest'
 import type { PosthornOptions } from '../../src/config.ts'
-import { openPostgres, type PostgresDatabase } from '../../src/db/postgres.ts'
+import type { PostgresDatabase } from '../../src/db/postgres.ts'
 import type { Posthorn } from '../../src/posthorn.ts'
 import type { TestPosthorn } from '../../src/testing/index.ts'
 import { type HubFactory, useHubs } from '../support/hub.ts'
@@ -23,17 +22,11 @@ export function useKept(name: string): {
   readonly hubs: HubFactory
 } {
   const hubs = useHubs(name)
-  const opened: PostgresDatabase[] = []
-  afterEach(async () => {
-    await Promise.all(opened.splice(0).map((db) => db.close()))
-  })
   return {
     hubs,
     async open(options = {}) {
-      const schema = hubs.freshSchema()
-      const test = await hubs.open({ schema, ...options })
-      const db = await openPostgres({ connection: hubs.connection, schema, poolMax: 2 })
-      opened.push(db)
+      const { schema, pool, db } = await hubs.takePlace()
+      const test = await hubs.open({ schema, database: pool, ...options })
       return {
         ...test,
         db,

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
-import { afterAll, beforeAll, inject, type RunnerTestSuite } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, inject, type RunnerTestSuite } from 'vitest'
 import { openPostgres, type PostgresDatabase, type PostgresOptions } from '../../src/db/postgres.ts'
+import { type Place, Places } from './places.ts'
 import type { ServerAddress } from './server.ts'
 import { createEmpty, createWithSchemas, dropDatabase, schemaName } from './template.ts'
 
@@ -42,23 +43,53 @@ export async function createTestDatabase(
 export interface FileDatabase extends Pick<TestDatabase, 'connection' | 'open'> {
   /** The name of a schema that no test has used. Most are migrated already; whoever opens it migrates the others. */
   freshSchema(): string
+  /** An empty schema and connections that earlier tests may have used. Asked for outside a test, it is for the file. */
+  takePlace(): Promise<Place>
+  /** Done after the test; asked for outside a test, after the last one. */
+  atEnd(close: () => Promise<unknown>): void
 }
 
-/** One database for a test file, with a migrated schema for each of its tests. */
-export function useDatabase(name: string): FileDatabase {
+/** One database for a test file, with as many migrated schemas as its tests need: one for each, or a few that are emptied. */
+export function useDatabase(
+  name: string,
+  { schemas: wanted }: { schemas: 'per test' | number } = { schemas: 'per test' },
+): FileDatabase {
   let database: TestDatabase
+  let places: Places
   let schemas = 0
+  let isInTest = false
+  const afterTest: (() => Promise<unknown>)[] = []
+  const afterFile: (() => Promise<unknown>)[] = []
+  const freshSchema = () => schemaName(++schemas)
   // biome-ignore lint/correctness/noEmptyPattern: vitest wants to see which fixtures a hook takes, and these are none
   beforeAll(async ({}, file) => {
-    database = await createTestDatabase(name, { schemas: countTests(file.tasks) })
+    const tests = countTests(file.tasks)
+    database = await createTestDatabase(name, {
+      schemas: wanted === 'per test' ? tests : Math.min(wanted, tests),
+    })
+    places = new Places(database.connection, freshSchema)
   })
-  afterAll(() => database.drop())
+  beforeEach(() => {
+    places.nextTest()
+    isInTest = true
+  })
+  afterEach(async () => {
+    isInTest = false
+    await Promise.all(afterTest.splice(0).map((close) => close()))
+  })
+  afterAll(async () => {
+    await Promise.all(afterFile.splice(0).map((close) => close()))
+    await places.close()
+    await database.drop()
+  })
   return {
     get connection() {
       return database.connection
     },
     open: (options) => database.open(options),
-    freshSchema: () => schemaName(++schemas),
+    freshSchema,
+    takePlace: () => places.take(isInTest ? 'test' : 'file'),
+    atEnd: (close) => void (isInTest ? afterTest : afterFile).push(close),
   }
 }
 

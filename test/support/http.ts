@@ -1,13 +1,13 @@
-import { afterEach } from 'vitest'
 import type { PosthornOptions } from '../../src/config.ts'
-import { openPostgres, type PostgresDatabase } from '../../src/db/postgres.ts'
+import { openPostgres, type PostgresDatabase, type PostgresOptions } from '../../src/db/postgres.ts'
 import { apiRoutes } from '../../src/http/routes/index.ts'
 import { createServer, type Server, type ServerOptions } from '../../src/http/server.ts'
 import { KeyRing } from '../../src/keys/key-ring.ts'
 import { createLogger, type Logger } from '../../src/observe/log.ts'
 import { observeRequests } from '../../src/observe/requests.ts'
 import { type TestPosthorn, testPosthorn } from '../../src/testing/index.ts'
-import { type TestDatabase, useDatabase } from './database.ts'
+import { type FileDatabase, type TestDatabase, useDatabase } from './database.ts'
+import { connectTo, patientDrain, type Where } from './hub.ts'
 
 export interface TestServer extends TestPosthorn {
   readonly url: string
@@ -42,35 +42,54 @@ export interface ServerSetup {
 }
 
 export interface ServerFactory {
-  /** The whole API over a hub in a schema of its own, on a port of its own, stopped after the test. */
+  /** The whole API over a hub in a schema of its own, on a port of its own, stopped like a hub. */
   open(setup?: ServerSetup): Promise<TestServer>
   readonly connection: TestDatabase['connection']
 }
 
-/** One database per test file, one schema per server. */
+/** One database per test file. A server has its schema for the test, or for the file if it is opened outside a test. */
 export function useServers(name: string): ServerFactory {
-  const database = useDatabase(name)
-  const closing: (() => Promise<unknown>)[] = []
-  afterEach(async () => {
-    for (const close of closing.splice(0).reverse()) await close()
-  })
+  const database = useDatabase(name, { schemas: 2 })
   return {
     async open(setup = {}) {
-      const connection = setup.connection ?? database.connection
-      const schema = setup.hub?.schema ?? database.freshSchema()
-      const options = { database: connection, poolMax: 5, ...setup.hub, schema }
-      const test = await testPosthorn(options)
+      const where = await findPlace(database, setup)
+      const closing: (() => Promise<unknown>)[] = []
+      database.atEnd(async () => {
+        for (const close of closing.reverse()) await close()
+      })
+      const opened = await testPosthorn({ ...setup.hub, ...where.hub })
+      const test = { ...opened, drain: patientDrain(opened.drain, where.hub) }
       closing.push(() => test.hub.stop({ graceMs: 100 }))
       await test.hub.start()
-      const db = await database.open({ schema, poolMax: 2 })
-      const keysDb = await openPostgres({ connection, schema, poolMax: 2 })
+      const keysDb = await openPostgres(where.keys)
       closing.push(() => keysDb.close())
-      return serve(test, { db, keysDb }, setup, closing)
+      return serve(test, { db: where.db, keysDb }, setup, closing)
     },
     get connection() {
       return database.connection
     },
   }
+}
+
+/** At a place of its own, or where and how the test says. */
+async function findPlace(
+  database: FileDatabase,
+  { connection, hub = {} }: ServerSetup,
+): Promise<{ hub: Where; keys: PostgresOptions; db: PostgresDatabase }> {
+  const options: PosthornOptions = connection === undefined ? hub : { database: connection, ...hub }
+  if (options.schema !== undefined) {
+    const { schema } = options
+    return {
+      hub: { schema, database: options.database ?? database.connection, poolMax: options.poolMax ?? 5 },
+      keys: { connection: connection ?? database.connection, schema, poolMax: 2 },
+      db: await database.open({ schema, poolMax: 2 }),
+    }
+  }
+  const place = await database.takePlace()
+  const { schema, db, keysPool } = place
+  const keys: PostgresOptions =
+    connection === undefined ? { pool: keysPool, schema } : { connection, schema, poolMax: 2 }
+  return { hub: connectTo(place, database, options), keys, db }
 }
 
 async function serve(

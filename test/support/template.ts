@@ -1,10 +1,11 @@
 import pg from 'pg'
 import { migrate } from '../../src/db/migrate.ts'
 import { openPostgres } from '../../src/db/postgres.ts'
+import { storeEmptying } from './empty-schema.ts'
 import type { ServerAddress } from './server.ts'
 
 /** From here on a file migrates what it needs beyond its template: the next size would take longer to make. */
-const schemasMax = 64
+const schemasMax = 32
 
 /** The names of the schemas that a template holds, in the order in which they are handed out. */
 export function schemaName(number: number): string {
@@ -21,7 +22,7 @@ export async function createWithSchemas(
   { database, run, schemas }: { database: string; run: string; schemas: number },
 ): Promise<number> {
   const size = Math.min(schemasMax, 2 ** Math.ceil(Math.log2(Math.max(1, schemas))))
-  await withAdministrator(server, async (client) => {
+  await withClient(server, async (client) => {
     const lock = `hashtext('templates of ${run}')`
     await client.query(`select pg_advisory_lock(${lock})`)
     try {
@@ -36,18 +37,16 @@ export async function createWithSchemas(
 
 /** An empty database. template0 is never in use, while a copy of template1 fails if anybody is connected to it. */
 export async function createEmpty(server: ServerAddress, database: string): Promise<void> {
-  await withAdministrator(server, (client) => copyDatabase(client, database, 'template0'))
+  await withClient(server, (client) => copyDatabase(client, database, 'template0'))
 }
 
 export async function dropDatabase(server: ServerAddress, database: string): Promise<void> {
-  await withAdministrator(server, (client) =>
-    client.query(`drop database if exists ${database} with (force)`),
-  )
+  await withClient(server, (client) => client.query(`drop database if exists ${database} with (force)`))
 }
 
 /** For a server that outlives the run. */
 export async function dropTemplates(server: ServerAddress, run: string): Promise<void> {
-  await withAdministrator(server, async (client) => {
+  await withClient(server, async (client) => {
     for (let size = 1; size <= schemasMax; size *= 2)
       await client.query(`drop database if exists ${templateName(run, size)}`)
   })
@@ -81,6 +80,10 @@ async function ensureTemplate(client: pg.Client, { server, run, size }: Template
       await postgres.close()
     }
   }
+  if (size === 1) {
+    const unused = { ...server, database: unfinished }
+    await withClient(unused, (inside) => storeEmptying(inside, schemaName(1)))
+  }
   await client.query(`alter database ${unfinished} rename to ${name}`)
 }
 
@@ -91,10 +94,7 @@ async function copyDatabase(client: pg.Client, database: string, template: strin
   await client.query(`create database ${database} template ${template} ${strategy}`)
 }
 
-async function withAdministrator<T>(
-  server: ServerAddress,
-  work: (client: pg.Client) => Promise<T>,
-): Promise<T> {
+async function withClient<T>(server: ServerAddress, work: (client: pg.Client) => Promise<T>): Promise<T> {
   const client = new pg.Client({ ...server })
   await client.connect()
   try {
