@@ -103,7 +103,7 @@ function textOf({ format, pattern, minLength = 0, maxLength = 30 }: JsonSchema):
 }
 
 /** fast-check cannot make everything that a pattern can say, so it makes what is likely and keeps what fits. */
-const looking = [
+const likely = [
   /^[A-Za-z0-9_:-]{1,100}$/,
   /^[a-z]{1,5}(\.[a-z]{1,5}){0,3}$/,
   /^[a-z]{1,9}\.\*$/,
@@ -112,14 +112,19 @@ const looking = [
   /^whsec_([A-Za-z0-9+/]{4}){6,10}$/,
   /^00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]$/,
   /^[1-5](xx|[0-9][0-9])$/,
-]
+].map((one) => fc.stringMatching(one))
+
+/** Trying them out takes long, and few patterns stand in many places. */
+const found = new Map<string, fc.Arbitrary<string>[]>()
 
 /** Those that make something which fits: a filter that lets nothing through would never end. */
 function fitting(pattern: string): fc.Arbitrary<string>[] {
-  const arbitraries = looking.map((one) => fc.stringMatching(one))
-  const found = arbitraries.filter((one) => fc.sample(one, 50).some(fits(pattern)))
-  if (found.length === 0) throw new Error(`Nothing that is looked for can fit ${pattern}`)
-  return found
+  const known = found.get(pattern)
+  if (known !== undefined) return known
+  const some = likely.filter((one) => fc.sample(one, 50).some(fits(pattern)))
+  if (some.length === 0) throw new Error(`Nothing that is looked for can fit ${pattern}`)
+  found.set(pattern, some)
+  return some
 }
 
 function fits(pattern: string): (text: string) => boolean {
