@@ -5,8 +5,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { serverVariables } from '../../src/config.ts'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
-import { eventually } from '../support/signal.ts'
-import { posthorn, serve, takePort, urlOf } from './process.ts'
+import { type Ended, posthorn, posthornHere, takePort, urlOf } from './process.ts'
 
 describe('help', () => {
   test.each([[['help']], [['--help']], [['-h']]])('%s lists the commands', async (args) => {
@@ -20,17 +19,17 @@ describe('help', () => {
   test.each(['serve', 'publish', 'listen', 'keys', 'migrate', 'prune', 'storage', 'doctor'])(
     '%s has its own',
     async (name) => {
-      const { code, stdout } = await posthorn([name, '--help'])
+      const { code, stdout } = await posthorn(['help', name])
       expect(code).toBe(0)
       expect(stdout).toMatch(new RegExp(`^posthorn ${name}`))
       expect(stdout).toContain('Environment:')
-      expect(await posthorn(['help', name])).toMatchObject({ code: 0, stdout })
     },
   )
 
   test('serve names every variable that it reads', async () => {
     const { stdout } = await posthorn(['serve', '--help'])
     for (const name of serverVariables) expect(stdout).toMatch(new RegExp(`^  ${name} `, 'm'))
+    expect(await posthorn(['help', 'serve'])).toMatchObject({ code: 0, stdout })
   })
 
   test('the version is the package’s', async () => {
@@ -42,11 +41,25 @@ describe('help', () => {
 })
 
 describe('wrong usage', () => {
+  const directory = join(tmpdir(), `ph-cli-never-${process.pid}`)
+  const env = { POSTHORN_DATA_DIR: directory }
+  const isRefused = ({ code, stdout, stderr }: Ended, says: string) => {
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+    expect(stderr).toMatch(/^[A-Z_]+: .+\n$/)
+    expect(stderr).toContain(says)
+    expect(existsSync(directory)).toBe(false)
+  }
+
   test.each([
     [['cook'], 'BAD_OPTION: Expected the command to be one of serve, publish,'],
     [['constructor'], 'got constructor'],
     [['help', 'cook'], 'got cook'],
     [['serve', 'now'], 'got now'],
+  ])('%s ends the process with 2 and one line, and makes nothing', async (args, says) => {
+    isRefused(await posthorn(args, env), says)
+  })
+
+  test.each([
     [['serve', '--port', '1'], 'Expected --port to be left out: PORT sets it, got --port.'],
     [['serve', '--data-dir=x'], 'POSTHORN_DATA_DIR sets it'],
     [['serve', '--poll-interval-ms=5'], 'POLL_INTERVAL_MS sets it'],
@@ -82,92 +95,7 @@ describe('wrong usage', () => {
     [['listen', '--key=secret'], 'POSTHORN_KEY sets it, got --key.'],
     [['doctor', '--jsn'], '--jsn'],
   ])('%s ends with 2 and one line, and makes nothing', async (args, says) => {
-    const directory = join(tmpdir(), `ph-cli-never-${process.pid}`)
-    const { code, stdout, stderr } = await posthorn(args, { POSTHORN_DATA_DIR: directory })
-    expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
-    expect(stderr).toMatch(/^[A-Z_]+: .+\n$/)
-    expect(stderr).toContain(says)
-    expect(existsSync(directory)).toBe(false)
-  })
-})
-
-describe('on the embedded database', () => {
-  let parent: string
-  let env: Record<string, string>
-  beforeAll(async () => {
-    parent = await mkdtemp(join(tmpdir(), 'ph-cli-'))
-    env = { POSTHORN_DATA_DIR: join(parent, 'data') }
-  })
-  afterAll(() => rm(parent, { recursive: true, force: true }))
-  const isRunning = () => existsSync(join(parent, 'data', 'postgres', 'postmaster.pid'))
-
-  test('commands that only look make no database', async () => {
-    for (const args of [
-      ['keys', 'list'],
-      ['migrate', '--dry-run'],
-    ]) {
-      const { code, stderr } = await posthorn(args, env)
-      expect({ args, code }).toEqual({ args, code: 1 })
-      expect(stderr).toMatch(/^DATA_DIRECTORY_UNUSABLE: .* there is no database in it yet.*\n$/)
-    }
-    const { code, stdout } = await posthorn(['doctor'], { ...env, PORT: '0' })
-    expect({ code, stdout }).toMatchObject({ code: 0, stdout: expect.stringContaining('none yet') })
-    expect(existsSync(join(parent, 'data'))).toBe(false)
-  })
-
-  test('a command starts the server for its own time', async () => {
-    const { code, stdout } = await posthorn(['migrate'], env)
-    expect({ code, stdout }).toMatchObject({
-      code: 0,
-      stdout: expect.stringMatching(/applied 0001_baseline\./),
-    })
-    expect(isRunning()).toBe(false)
-    expect(await posthorn(['keys', 'list'], env)).toMatchObject({
-      code: 0,
-      stdout: expect.stringContaining('no keys'),
-    })
-    expect(isRunning()).toBe(false)
-  })
-
-  test('a server that refuses to start leaves nothing running', async () => {
-    expect(await posthorn(['serve'], { ...env, HOST: '0.0.0.0', PORT: '0' })).toMatchObject({
-      code: 1,
-      stdout: '',
-      stderr: expect.stringMatching(/^BIND_REFUSED: /),
-    })
-    expect(isRunning()).toBe(false)
-  })
-
-  test('commands join the server that is running, and leave it so; the first key closes the API', async () => {
-    const server = await serve(env)
-    expect(server.lines[1]).toMatch(/^PostgreSQL .* in \/.*\/data, durable: fsync/)
-    expect((await fetch(`${server.url}/events`)).status).toBe(200)
-    const port = new URL(server.url).port
-    const doctor = await posthorn(['doctor'], { ...env, PORT: port })
-    expect(doctor).toMatchObject({ code: 0, stderr: '' })
-    expect(doctor.stdout).toContain(`posthorn answers on port ${port}`)
-    expect(doctor.stdout).not.toMatch(/^(warn|fail)/m)
-
-    const created = await posthorn(['keys', 'create', '--name', 'a', '--scopes', 'publish,read'], {
-      ...env,
-      PORT: port,
-    })
-    expect(created).toMatchObject({ code: 0, stderr: '' })
-    expect(created.stdout).toContain(`http://localhost:${port}/events`)
-    const key = /^ph_\S+$/m.exec(created.stdout)?.[0] as string
-    const madeAt = performance.now()
-    await eventually('calls need a key', async () => (await fetch(`${server.url}/events`)).status === 401)
-    expect(performance.now() - madeAt).toBeLessThan(5_000)
-
-    const target = { POSTHORN_URL: server.url, POSTHORN_KEY: key }
-    expect(await posthorn(['publish', 'a'], { POSTHORN_URL: server.url })).toMatchObject({
-      code: 1,
-      stderr: expect.stringMatching(/^UNAUTHORIZED: .*\n$/),
-    })
-    expect(await posthorn(['publish', 'a'], target)).toMatchObject({ code: 0 })
-    expect(isRunning()).toBe(true)
-    expect(await server.stop()).toMatchObject({ code: 0, stderr: '' })
-    expect(isRunning()).toBe(false)
+    isRefused(await posthornHere(args, env), says)
   })
 })
 

@@ -2,6 +2,8 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { fileURLToPath } from 'node:url'
+import type { Command } from '../../src/cli/command.ts'
+import { describeFailure } from '../../src/cli/failure.ts'
 import type { ServerAddress } from '../support/server.ts'
 
 type Environment = Readonly<Record<string, string>>
@@ -44,6 +46,36 @@ export function posthorn(
   const child = start(args, env)
   child.stdin?.end(input)
   return endOf(child)
+}
+
+const commands: Readonly<Record<string, () => Promise<Command>>> = {
+  serve: async () => (await import('../../src/cli/serve.ts')).serve,
+  publish: async () => (await import('../../src/cli/publish.ts')).publish,
+  listen: async () => (await import('../../src/cli/listen.ts')).listen,
+  keys: async () => (await import('../../src/cli/keys.ts')).keys,
+  migrate: async () => (await import('../../src/cli/migrate.ts')).migrate,
+  doctor: async () => (await import('../../src/cli/doctor.ts')).doctor,
+}
+
+/** The same in this process, for commands that read nothing and end by themselves: starting a process takes longer. */
+export async function posthornHere(
+  [name, ...args]: readonly string[],
+  env: Environment = {},
+): Promise<Ended> {
+  const command = await (commands[name as string] as () => Promise<Command>)()
+  const lines: string[] = []
+  const printed = () => lines.map((line) => `${line}\n`).join('')
+  const before = process.env
+  process.env = { ...inheritedVariables(), ...env }
+  try {
+    const code = await command.run(args, (line) => void lines.push(line))
+    return { code, stdout: printed(), stderr: '' }
+  } catch (error) {
+    const { text, code } = describeFailure(error)
+    return { code, stdout: printed(), stderr: `${text}\n` }
+  } finally {
+    process.env = before
+  }
 }
 
 /** `posthorn serve` on a free port, ready. */
@@ -126,11 +158,17 @@ export async function takePort(): Promise<{ port: number; close(): Promise<void>
 }
 
 function start(args: readonly string[], env: Environment): ChildProcess {
-  const inherited = { PATH: process.env.PATH ?? '', HOME: process.env.HOME ?? '' }
-  const child = spawn(process.execPath, [main, ...args], { env: { ...inherited, ...env }, stdio: 'pipe' })
+  const child = spawn(process.execPath, [main, ...args], {
+    env: { ...inheritedVariables(), ...env },
+    stdio: 'pipe',
+  })
   living.add(child)
   child.once('exit', () => living.delete(child))
   return child
+}
+
+function inheritedVariables(): Record<string, string> {
+  return { PATH: process.env.PATH ?? '', HOME: process.env.HOME ?? '' }
 }
 
 async function endOf(child: ChildProcess): Promise<Ended> {

@@ -3,7 +3,7 @@ import { createServer, type Server as HttpServer, type IncomingMessage, type Ser
 import type { AddressInfo } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
-import { posthorn, type Server, serve, takePort, urlOf } from './process.ts'
+import { posthorn, posthornHere, type Server, serve, takePort, urlOf } from './process.ts'
 
 describe('publish', () => {
   let database: TestDatabase
@@ -66,7 +66,7 @@ describe('publish', () => {
       code: 2,
       stderr: expect.stringMatching(/^BAD_EVENT: Expected type .*\n$/),
     })
-    expect(await posthorn(['publish', '--title', 'no tags'], env)).toMatchObject({
+    expect(await posthornHere(['publish', '--title', 'no tags'], env)).toMatchObject({
       code: 2,
       stderr: expect.stringMatching(/^BAD_EVENT: Expected type to be given when there are no tags.*\n$/),
     })
@@ -74,31 +74,31 @@ describe('publish', () => {
 
   test('with a title the type may be left out, and what stands alone is the payload', async () => {
     const work = ['--title', 'Send mail', '--tags', 'email']
-    const one = await posthorn(['publish', ...work, '{"n":1}'], env)
+    const one = await posthornHere(['publish', ...work, '{"n":1}'], env)
     expect(JSON.parse(one.stdout)).toMatchObject({
       ...{ title: 'Send mail', tags: 'email', payload: { n: 1 } },
       type: null,
     })
-    const none = await posthorn(['publish', ...work], env)
+    const none = await posthornHere(['publish', ...work], env)
     expect(JSON.parse(none.stdout)).toMatchObject({ type: null, payload: null })
-    const both = await posthorn(['publish', 'mail.due', '7', ...work], env)
+    const both = await posthornHere(['publish', 'mail.due', '7', ...work], env)
     expect(JSON.parse(both.stdout)).toMatchObject({ type: 'mail.due', title: 'Send mail', payload: 7 })
   })
 
   test('after -- a payload may begin with a dash', async () => {
-    const { stdout } = await posthorn(['publish', 'a', '--title', 'cold', '--', '-5'], env)
+    const { stdout } = await posthornHere(['publish', 'a', '--title', 'cold', '--', '-5'], env)
     expect(JSON.parse(stdout)).toMatchObject({ type: 'a', payload: -5 })
   })
 
   test('a DATABASE_URL that it does not need is none of its business', async () => {
-    const { code } = await posthorn(['publish', 'a'], { ...env, DATABASE_URL: 'mysql://x' })
+    const { code } = await posthornHere(['publish', 'a'], { ...env, DATABASE_URL: 'mysql://x' })
     expect(code).toBe(0)
   })
 
   test('a server that is not there is named, with what to do', async () => {
     const { port, close } = await takePort()
     await close()
-    expect(await posthorn(['publish', 'a'], { PORT: `${port}` })).toMatchObject({
+    expect(await posthornHere(['publish', 'a'], { PORT: `${port}` })).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(
         new RegExp(`^UNREACHABLE: .*127\\.0\\.0\\.1:${port}.*posthorn serve.*\n$`),
@@ -138,7 +138,7 @@ describe('at another server', () => {
     'an answer without an id is none of Posthorn’s: %s',
     async (text) => {
       const env = await answering((_, response) => void response.end(text))
-      expect(await posthorn(['publish', 'a'], env)).toMatchObject({
+      expect(await posthornHere(['publish', 'a'], env)).toMatchObject({
         ...{ code: 1, stdout: '' },
         stderr: expect.stringMatching(/^BAD_ANSWER: .*\n$/),
       })
@@ -151,7 +151,7 @@ describe('at another server', () => {
       methods.push(method)
       response.writeHead(method === 'POST' ? 302 : 200, { location: '/elsewhere' }).end('{"id":7}')
     })
-    expect(await posthorn(['publish', 'a'], env)).toMatchObject({ code: 1, stdout: '' })
+    expect(await posthornHere(['publish', 'a'], env)).toMatchObject({ code: 1, stdout: '' })
     expect(methods).toEqual(['POST'])
   })
 
@@ -167,7 +167,7 @@ describe('at another server', () => {
     [500, 1],
   ])('%i ends it with %i', async (status, code) => {
     const env = await answering((_, response) => void response.writeHead(status).end())
-    const { stderr, ...ended } = await posthorn(['publish', 'a'], env)
+    const { stderr, ...ended } = await posthornHere(['publish', 'a'], env)
     expect(ended).toEqual({ code, stdout: '' })
     expect(stderr).toMatch(/^HTTP_\d+: .*\n$/)
   })
@@ -178,8 +178,8 @@ describe('at another server', () => {
       keys.push(headers['idempotency-key'])
       response.writeHead(keys.length === 1 ? 503 : 201).end('{"id":7}')
     })
-    expect(await posthorn(['publish', 'a'], env)).toEqual({ code: 0, stdout: '{"id":7}\n', stderr: '' })
-    expect(await posthorn(['publish', 'a'], env)).toMatchObject({ code: 0 })
+    expect(await posthornHere(['publish', 'a'], env)).toEqual({ code: 0, stdout: '{"id":7}\n', stderr: '' })
+    expect(await posthornHere(['publish', 'a'], env)).toMatchObject({ code: 0 })
     const [first, second, third] = keys
     expect(first).toMatch(/^[\da-f-]{36}$/)
     expect(second).toBe(first)
@@ -188,7 +188,7 @@ describe('at another server', () => {
 
   test('an address or a key that cannot be is called by its variable', async () => {
     for (const [name, value] of Object.entries({ POSTHORN_URL: 'ftp://x', POSTHORN_KEY: 'my secret' })) {
-      const { code, stderr } = await posthorn(['publish', 'a'], { [name]: value })
+      const { code, stderr } = await posthornHere(['publish', 'a'], { [name]: value })
       expect(code).toBe(2)
       expect(stderr).toMatch(new RegExp(`^BAD_OPTION: Expected ${name} to be .*\n$`))
       expect(stderr).not.toContain('secret')

@@ -9,7 +9,7 @@ import { promisify } from 'node:util'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
 import { eventually } from '../support/signal.ts'
-import { posthorn, type Server, serve, takePort, urlOf } from './process.ts'
+import { posthorn, posthornHere, type Server, serve, takePort, urlOf } from './process.ts'
 
 const run = promisify(execFile)
 const version = /^posthorn \d+\.\d+\.\d+/
@@ -56,14 +56,17 @@ test('a long poll is sent home when the server is told to stop', async () => {
   const server = await started()
   const parked = fetch(`${server.url}/events/subscribe?tags=x&worker_id=w&wait=30`)
   await eventually('the worker is seen', async () => {
-    const { workers } = (await (await fetch(`${server.url}/workers`)).json()) as { workers: unknown[] }
-    return workers.length > 0
+    const { workers } = (await (await fetch(`${server.url}/workers`)).json()) as {
+      workers: { worker_id: string }[]
+    }
+    return workers.some(({ worker_id }) => worker_id === 'w')
   })
   const toldAt = performance.now()
   const ended = server.stop()
   expect((await parked).status).toBe(204)
   expect((await ended).code).toBe(0)
-  expect(performance.now() - toldAt).toBeLessThan(5_000)
+  // Left alone, it would wait for thirty.
+  expect(performance.now() - toldAt).toBeLessThan(20_000)
 })
 
 describe('told to stop in the middle of a request', () => {
@@ -96,7 +99,7 @@ describe('told to stop in the middle of a request', () => {
     expect(answer.toString()).toMatch(/^HTTP\/1\.1 202 /)
     const finishedAt = performance.now()
     expect((await server.ended).code).toBe(0)
-    expect(performance.now() - finishedAt).toBeLessThan(5_000)
+    expect(performance.now() - finishedAt).toBeLessThan(20_000)
     idle.destroy()
   })
 
@@ -151,7 +154,7 @@ test('a database that is away is said in one line, within seconds', async () => 
   expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
   expect(stderr).toMatch(/^DATABASE_UNAVAILABLE: .*ECONNREFUSED.*\n$/)
   expect(stderr).not.toContain('secret')
-  expect(performance.now() - beganAt).toBeLessThan(10_000)
+  expect(performance.now() - beganAt).toBeLessThan(30_000)
 })
 
 describe('what is refused, by its name and value', () => {
@@ -165,7 +168,9 @@ describe('what is refused, by its name and value', () => {
     ['HOST', '127.0.0.1.example.invalid', 'example.invalid'],
   ])('%s=%s', async (name, value, got) => {
     const more = name === 'HOST' ? { POSTHORN_ADMIN_KEY: 'a key of many characters' } : {}
-    const { code, stdout, stderr } = await posthorn(['serve'], { ...env, ...more, [name]: value })
+    // A host is tried, which only a process of its own should do.
+    const call = name === 'HOST' ? posthorn : posthornHere
+    const { code, stdout, stderr } = await call(['serve'], { ...env, ...more, [name]: value })
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
     expect(stderr).toMatch(new RegExp(`^BAD_OPTION: Expected ${name} to be .*\n$`))
     expect(stderr).toContain(got)
@@ -184,7 +189,7 @@ describe('a DATABASE_URL that is none is refused without a word of it', () => {
     ['postgresql://u:a@secret%ff@host/shop', 'one that cannot be read'],
   ])('%s', async (url, got) => {
     for (const command of [['serve'], ['keys', 'list'], ['doctor']]) {
-      const { code, stdout, stderr } = await posthorn(command, { DATABASE_URL: url })
+      const { code, stdout, stderr } = await posthornHere(command, { DATABASE_URL: url })
       expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
       const expected = 'a postgres:// or postgresql:// URL'
       expect(stderr).toBe(`BAD_OPTION: Expected DATABASE_URL to be ${expected}, got ${got}.\n`)
