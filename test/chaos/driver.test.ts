@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { load, patience, type Report, run, runAlone } from './driving.ts'
+import { load, patience, type Report, runAlone } from './driving.ts'
 
 interface Damage {
   readonly kind: string
@@ -54,15 +54,3 @@ function expectDamageNoticed(report: Report) {
   for (const { kind, done, noticed } of rows.filter((row) => plainDamage.includes(row.kind)))
     expect({ kind, noticed }).toEqual({ kind, noticed: done })
 }
-
-test('lanes go on whatever expires or is cancelled as their heads complete', patience, async () => {
-  const { violations, counts } = await run({ seed: 2, secs: 8, faults: 'none', only: ['lanes'] })
-  expect(violations).toEqual([])
-  expect(counts['publish.many ok']).toBeGreaterThan(2)
-})
-
-test('batches keep their order, and what is sent again comes through a changed gate', patience, async () => {
-  const { violations, counts } = await run({ seed: 3, secs: 7, faults: 'none', only: ['batch', 'gate'] })
-  expect(violations).toEqual([])
-  expect(counts.attempts).toBeGreaterThan(100)
-})

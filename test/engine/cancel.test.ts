@@ -15,7 +15,7 @@ import { type Engine, only, useEngines } from '../support/engine.ts'
 import { eventually } from '../support/signal.ts'
 import { endDeletedBacklog } from './deleted-backlog.ts'
 
-const openEngine = useEngines('cancel')
+const openEngine = useEngines('cancel', { schemas: 'emptied' })
 
 test('what a lease leaves behind while it is being cancelled is cancelled all the same', async () => {
   const engine = await openEngine()
@@ -42,25 +42,6 @@ test('what leaves the queue of its lane while it is being cancelled is cancelled
   })
   expect(cancelling).toEqual([{ eventId: behind, subscription: no, told: false }])
   expect(await statusOf(engine, behind)).toBe('CANCELLED')
-})
-
-test('a cancel that can’t get at an arrival says so, and works once it can', async () => {
-  const engine = await openEngine()
-  const { db } = engine
-  await engine.subscribe('s', ['note'])
-  const [id] = (await engine.publish({ orderingKey: 'k' })) as [number]
-  const [unkeyed] = (await engine.publish({})) as [number]
-  const request = { eventIds: [id], subscription: null, reason: 'test' }
-  await db.transaction(async (tx) => {
-    await tx.query(`select ${db.schema}.admit(null, null, null, null, 0)`)
-    await expect(cancelEvents(db, new Admitter(db), request)).rejects.toMatchObject({
-      code: 'CANCEL_UNFINISHED',
-      status: 503,
-    })
-    // What has arrived is nobody's to wait for.
-    expect(await cancelEvents(db, new Admitter(db), { ...request, eventIds: [unkeyed] })).toHaveLength(1)
-  })
-  expect(await cancelEvents(db, new Admitter(db), request)).toMatchObject([{ eventId: id, told: false }])
 })
 
 test('a cancel waits for nobody who settles in a transaction of his own, and holds nobody up meanwhile', async () => {

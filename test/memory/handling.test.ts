@@ -181,10 +181,7 @@ describe('a lane', () => {
 
   test.each([
     { seed: 1, pointer: null },
-    { seed: 2, pointer: null },
-    { seed: 3, pointer: null },
-    { seed: 4, pointer: '/payload/k' },
-    { seed: 5, pointer: '/payload/k' },
+    { seed: 2, pointer: '/payload/k' },
   ])(
     'keeps its order whichever way each of its events goes (seed $seed, by $pointer)',
     async ({ seed, pointer }) => {
@@ -221,7 +218,6 @@ describe('a lane', () => {
       for (const lane of lanes.values()) expect(lane.seen).toEqual([...lane.seen].sort((a, b) => a - b))
       expect(durabilities.size).toBe(2)
     },
-    30_000,
   )
 })
 
