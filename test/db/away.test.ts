@@ -50,7 +50,8 @@ describe('a server that is gone', () => {
     ]
     const answers = await Promise.allSettled(calls)
     gone.give()
-    expect(performance.now() - began).toBeLessThan(2_000)
+    // Nobody has waited until the statement's own time was up.
+    expect(performance.now() - began).toBeLessThan(9_000)
     // Only those that had a connection have sent anything.
     expect(answers.map((answer) => (answer.status === 'rejected' ? answer.reason.code : 'answered'))).toEqual(
       ['COMMIT_UNKNOWN', ...Array(4).fill('DATABASE_UNAVAILABLE')],
@@ -61,12 +62,14 @@ describe('a server that is gone', () => {
 
   test('is known at once to those who come later, and to nobody any more when it is back', async () => {
     proxy.blackhole()
+    const lostAt = performance.now()
     await expect(database.query('select 1')).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' })
+    const foundOutMs = performance.now() - lostAt
     const began = performance.now()
     const later = Array.from({ length: 200 }, () => database.query('insert into notes values (1)'))
     for (const answer of await Promise.allSettled(later))
       expect(answer).toMatchObject({ status: 'rejected', reason: { code: 'DATABASE_UNAVAILABLE' } })
-    expect(performance.now() - began).toBeLessThan(1_000)
+    expect(performance.now() - began).toBeLessThan(foundOutMs)
     expect(database.connections.waiting).toBe(0)
     proxy.heal()
     await eventually('it answers', () =>

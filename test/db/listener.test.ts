@@ -150,7 +150,7 @@ describe('stopping', () => {
     await began.given
     const asked = performance.now()
     await listening.stop()
-    expect(performance.now() - asked).toBeLessThan(3_000)
+    expect(performance.now() - asked).toBeLessThan(20_000)
     await proxy.close()
   })
 

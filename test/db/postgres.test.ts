@@ -237,7 +237,8 @@ describe('opening', () => {
     await expect(openPostgres({ connection: silent.connection })).rejects.toMatchObject({
       code: 'DATABASE_UNAVAILABLE',
     })
-    expect(performance.now() - began).toBeLessThan(3_000)
+    // Two seconds, on a machine that is not busy. A free connection would be waited for for ten.
+    expect(performance.now() - began).toBeLessThan(9_000)
     await silent.close()
   })
 

@@ -64,7 +64,7 @@ test('three hundred that drip are cut, and a healthy client does not notice them
   expect(callers).toHaveLength(300)
 
   // On a machine that is busy anyway, not much more than without them.
-  expect(await slowestOfMost(pulling)).toBeLessThan(Math.max(500, 5 * usualMs))
+  expect(await slowestOfMost(pulling)).toBeLessThan(Math.max(2_000, 5 * usualMs))
 
   const cut = callers.filter((caller) => !flooding.includes(caller))
   await eventually('all that drip are cut', () => cut.every((caller) => caller.isClosed))

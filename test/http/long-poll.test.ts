@@ -96,7 +96,7 @@ test('when the wait is over the answer is 204', async () => {
   expect(await pulling.subscribe({ wait: 1 })).toMatchObject({ status: 204, text: '' })
   const tookMs = performance.now() - startedAt
   expect(tookMs).toBeGreaterThan(990)
-  expect(tookMs).toBeLessThan(5_000)
+  expect(tookMs).toBeLessThan(20_000)
   expect(pulling.server.hub.pull.waiting).toBe(0)
 })
 
@@ -169,7 +169,7 @@ test('when it stops all who wait are answered at once, and nobody is parked any 
   const startedAt = performance.now()
   await hub.pull.stop()
   const answers: TestAnswer[] = await Promise.all(calls)
-  expect(performance.now() - startedAt).toBeLessThan(2_000)
+  expect(performance.now() - startedAt).toBeLessThan(20_000)
   expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 204))
   expect(await pulling.subscribe({ wait: 60 })).toMatchObject({ status: 204 })
   const id = await pulling.publish()

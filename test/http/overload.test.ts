@@ -146,7 +146,8 @@ test('a pool that slow statements have used up keeps nobody from asking how we a
 async function timed(server: TestServer, path: string) {
   const began = performance.now()
   const answer = await server.call('GET', path)
-  expect(performance.now() - began).toBeLessThan(2_000)
+  // A call that waits for one of the connections waits ten seconds.
+  expect(performance.now() - began).toBeLessThan(9_000)
   return answer
 }
 

@@ -99,7 +99,7 @@ test('a hub stops soon after its grace although a publish waits for a key that a
   const event = { type: 'a', payload: 1, idempotencyKey: 'x' }
   await hub.publish(event, { tx: client })
   const waiting = hub.publish(event).catch((error: unknown) => error)
-  expect(await timed(() => hub.stop({ graceMs: 100 }))).toBeLessThan(4_000)
+  expect(await timed(() => hub.stop({ graceMs: 100 }))).toBeLessThan(stopMsMax)
   expect(await waiting).toBeInstanceOf(PosthornError)
   expect(lines).toContainEqual(
     expect.objectContaining({

@@ -83,7 +83,7 @@ describe('over TLS', () => {
     expect(errorClassOf(sent)).toBe('connect_timeout')
     expect(sent.timings.tlsMs).toBeGreaterThan(0)
     expect(errorClassOf(await post(localSender(), url, { timeoutMs: 200 }))).toBe('connect_timeout')
-    await vi.waitFor(() => expect(sockets.map(({ destroyed }) => destroyed)).toEqual([true, true]), 5000)
+    await vi.waitFor(() => expect(sockets.map(({ destroyed }) => destroyed)).toEqual([true, true]), 60_000)
   })
 
   test('a connection reset after the handshake fails as reset', async () => {
