@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config'
+import { SlowFirst } from './test/support/slow-first.ts'
 
 /** What takes long by its nature: `npm run test:long`. Each kind has a short one of its own in `npm test`. */
 const long = 'test/**/*.long.test.ts'
@@ -7,8 +8,8 @@ const alone = ['test/chaos/planted-bugs.test.ts']
 
 const shared = {
   pool: 'forks',
-  // One more than cores: tests wait for timers and for the server a fifth of the time.
-  maxWorkers: 3,
+  // Twice as many as cores: tests wait for timers and for the server half of the time.
+  maxWorkers: 4,
   // Some tests do ten thousand rounds: generous, so that a busy machine does not fail them.
   testTimeout: 240_000,
   hookTimeout: 240_000,
@@ -19,6 +20,7 @@ const shared = {
 export default defineConfig({
   test: {
     globalSetup: ['test/support/server.ts'],
+    sequence: { sequencer: SlowFirst },
     reporters: ['default', './test/support/summary-reporter.ts'],
     projects: [
       {
