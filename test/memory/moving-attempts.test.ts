@@ -10,7 +10,6 @@ import { createSignal, eventually } from '../support/signal.ts'
 const hubs = useHubs('memory_moving_attempts')
 const retry = { baseMs: 3_600_000, maxMs: 3_600_000, jitter: 0 }
 const options = { name: 'm', concurrency: 1, leaseMs: 5_000, retry } as const
-let schemas = 0
 
 afterEach(() => void vi.restoreAllMocks())
 
@@ -25,7 +24,7 @@ type Handle = (payload: unknown, attempt: Attempt) => Promise<void>
 
 /** An owner of a memory queue that handles like this; `move` makes another process ask for the queue in the database. */
 async function openOwner(handle: Handle) {
-  const schema = `attempts_${++schemas}`
+  const { schema } = await hubs.takePlace()
   const lines: Record<string, unknown>[] = []
   const log = createLogger('warn', { write: (line: string) => void lines.push(JSON.parse(line)) })
   const owner = await hubs.open({ schema, log })
@@ -46,6 +45,12 @@ async function openOwner(handle: Handle) {
     return mover
   }
   return { ...owner, schema, lines, settled, seen, read, begin, move }
+}
+
+/** Statements of this file's database that wait for a lock. */
+function waiting(which: string): string {
+  return `select 1 from pg_stat_activity
+    where datname = current_database() and wait_event_type = 'Lock' and (${which})`
 }
 
 /** The next statements with this name fail, as if their connection had been cut. */
@@ -133,7 +138,7 @@ test('a transaction that commits while its queue moves has settled its event, fo
   await owner.hub.publish({ type: 't', payload: 1 })
   await begun.given
   const { mover, moved } = await owner.begin()
-  const waits = `select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%memory_settled%'`
+  const waits = waiting("query like '%memory_settled%'")
   await eventually('the move waits', async () => (await owner.read(waits)).length > 0)
   mayCommit.give()
   await moved
@@ -157,8 +162,9 @@ test('a failure that waits for its own open transaction while its queue moves is
   await owner.hub.publish({ type: 't', payload: 1 })
   await begun.given
   const { moved } = await owner.begin()
-  const waits = `select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%claim_unsettled%'
-    or wait_event_type = 'Lock' and query like '%order by m.event_id%on conflict do nothing%'`
+  const waits = waiting(
+    "query like '%claim_unsettled%' or query like '%order by m.event_id%on conflict do nothing%'",
+  )
   await eventually('the move waits', async () => (await owner.read(waits)).length > 0)
   await client.query('rollback')
   await moved
@@ -277,7 +283,7 @@ test('a move that waits for a transaction holds up neither the settlements of ot
   await owner.hub.publish({ type: 't', payload: 1 })
   await begun.given
   const { moved } = await owner.begin()
-  const waits = `select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%order by m.event_id%'`
+  const waits = waiting("query like '%order by m.event_id%'")
   await eventually('the move waits', async () => (await owner.read(waits)).length > 0)
   for (let payload = 1; payload <= 5; payload++) {
     await owner.hub.publish({ type: 'u', payload, orderingKey: 'k' })
@@ -311,7 +317,7 @@ test('what a queue tells of its depth while it is moved counts nothing twice', a
     [second?.id],
   )
   const { moved } = await owner.begin()
-  const waits = `select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%order by m.event_id%'`
+  const waits = waiting("query like '%order by m.event_id%'")
   await eventually('the move waits', async () => (await owner.read(waits)).length > 0)
   await owner.hub.memory.persist()
   const depth = `select $schema.queue_depth(no, 100)::int as depth from $schema.subscriptions where name = 'm'`

@@ -51,8 +51,8 @@ test.each(['commit', 'rollback'])(
       await client.end()
     })
     const starting = second.hub.start()
-    const waits = `select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%claim_unsettled%'
-      or wait_event_type = 'Lock' and query like '%memory_settled%'`
+    const waits = `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
+      and (query like '%claim_unsettled%' or query like '%memory_settled%')`
     await eventually('the move waits for the transaction', async () => (await rows(waits)).length > 0)
     mayEnd.give()
     await starting
