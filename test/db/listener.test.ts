@@ -164,7 +164,7 @@ describe('stopping', () => {
 
 test('listening goes on trying where the database is away at first', async () => {
   const proxy = await startProxy(testDatabase.connection)
-  const through = await openPostgres({ connection: proxy.connection, connectTimeoutMs: 200 })
+  const through = await openPostgres({ connection: proxy.connection })
   proxy.blackhole()
   const heard = await listen(through, 'later')
   expect(heard.gaps).toBe(0)

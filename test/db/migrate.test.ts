@@ -98,11 +98,11 @@ test('a migration that fails leaves nothing, and those before it stay', async ()
 test('a migration may take longer than a statement otherwise may', async () => {
   const hasty = await testDatabase.open({
     schema: database.schema.slice(1, -1),
-    statementTimeoutMs: 300,
-    idleInTransactionMs: 300,
+    statementTimeoutMs: 800,
+    idleInTransactionMs: 800,
   })
-  await change('0003_slow.sql', 'select pg_sleep(0.5);')
-  await change('0004_alone.sql', '-- no transaction\nselect pg_sleep(0.5);')
+  await change('0003_slow.sql', 'select pg_sleep(1.2);')
+  await change('0004_alone.sql', '-- no transaction\nselect pg_sleep(1.2);')
   await expect(migrate(hasty, { directory })).resolves.toMatchObject({ applied: { length: 4 } })
 })
 

@@ -49,7 +49,7 @@ describe.skipIf(!hasPgBouncer).each(settings)(
     })
 
     test('transactions have their limits, which stay in them', async () => {
-      const database = await open({ statementTimeoutMs: 100, poolMax: 5 })
+      const database = await open({ statementTimeoutMs: 1_000, poolMax: 5 })
       await expect(database.transaction((tx) => tx.query('select pg_sleep(5)'))).rejects.toMatchObject({
         code: 'STATEMENT_TIMEOUT',
       })

@@ -96,7 +96,7 @@ describe('prepared statements', () => {
 
 describe('limits', () => {
   test('a statement that runs too long fails, and its connection serves on', async () => {
-    const one = await testDatabase.open({ poolMax: 1, statementTimeoutMs: 500 })
+    const one = await testDatabase.open({ poolMax: 1, statementTimeoutMs: 1_500 })
     const before = await one.query('select pg_backend_pid() as pid')
     await expect(one.query('select pg_sleep(5)')).rejects.toMatchObject({ code: 'STATEMENT_TIMEOUT' })
     await expect(one.transaction((tx) => tx.query('select pg_sleep(5)'))).rejects.toMatchObject({
@@ -106,7 +106,11 @@ describe('limits', () => {
   })
 
   test('a server that stops answering costs the connection, and the pool is whole again afterwards', async () => {
-    const through = await openPostgres({ connection: proxy.connection, poolMax: 1, statementTimeoutMs: 500 })
+    const through = await openPostgres({
+      connection: proxy.connection,
+      poolMax: 1,
+      statementTimeoutMs: 1_500,
+    })
     const before = await through.query('select pg_backend_pid() as pid')
     proxy.blackhole()
     await expect(through.query('select 1')).rejects.toMatchObject({
@@ -125,7 +129,7 @@ describe('limits', () => {
   })
 
   test('waiting for a free connection ends', async () => {
-    const one = await testDatabase.open({ poolMax: 1, checkoutTimeoutMs: 50 })
+    const one = await testDatabase.open({ poolMax: 1, checkoutTimeoutMs: 1_000 })
     const done = createSignal()
     const began = createSignal()
     const holder = one.transaction(async () => {

@@ -97,7 +97,7 @@ describe('a batch of publishes', () => {
 })
 
 test('a statement that takes too long is not taken for a database that is away, also by those who read', async () => {
-  const server = await servers.open({ hub: { statementTimeoutMs: 300 } })
+  const server = await servers.open({ hub: { statementTimeoutMs: 2_000 } })
   const { json } = await server.call('POST', '/events', work)
   const unlock = await lockEvents(server)
   try {
