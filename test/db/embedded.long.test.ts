@@ -424,7 +424,7 @@ test('options are checked at the door', async () => {
 })
 
 const lockFiles = ['postmaster.pid', '.s.PGSQL.5432.lock'] as const
-const waiting = { timeout: 20_000, interval: 10 }
+const waiting = { timeout: 60_000, interval: 10 }
 
 interface Report {
   joined: boolean
