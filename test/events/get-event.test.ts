@@ -268,7 +268,7 @@ test('outbox_events shows what failed for good, with no retry left, until it is 
   expect(await read('true')).toEqual([{ id: retried, retry: 0, max_retry: 5 }])
 })
 
-test('the tables of the seeds can be read by their names', async () => {
+test('the views can be read by their names', async () => {
   const engine = await openEngine()
   const { db } = engine
   const orders = await engine.subscribe('orders', ['order.*'])

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest'
 import { type TestServer, useServers } from '../support/http.ts'
 
-/** Every request and response of seed 000, in its order and with its values. */
+/** A work queue by tags, from the first call to the last: every request and response, with its values. */
 
-const servers = useServers('seed000')
+const servers = useServers('work_queue')
 const isTime = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/)
 const worker = 'worker-02:8742'
 

@@ -16,7 +16,7 @@ import { monotonicUs } from '../support/recorder.js'
 import { openWorld } from '../support/world.js'
 
 const leaseMs = 1_000
-/** SPEC: back within ten seconds after the server; here it counts from the kill on. */
+/** Back within ten seconds after the server; here it counts from the kill on. */
 const backMsMax = 10_000
 
 /** A server of its own, whatever connection is given: nobody else should suffer. */

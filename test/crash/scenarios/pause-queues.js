@@ -10,7 +10,7 @@ import { monotonicUs } from '../support/recorder.js'
 import { openWorld, sweepOften } from '../support/world.js'
 
 const operated = 'operated'
-/** SPEC 7: no attempt begins later than a second after a pause. */
+/** No attempt begins later than a second after a pause. */
 const graceUs = 1_000_000
 
 /** @param {object} options besides the usual: `turns` to take, instead of for how long */

@@ -86,7 +86,7 @@ export class Values {
   }
 }
 
-/** How often a field is left out for every two times that it is there. The names of the seeds contradict each other. */
+/** How often a field is left out for every two times that it is there. Some fields have several names, which contradict each other. */
 const absences: Readonly<Record<string, number>> = {
   ...{ type: 1, title: 1, tags: 1, via: 0, worker_id: 2, lease_token: 1 },
   ...{ event_type: 40, name: 40, pattern: 40, group_id: 40, eventId: 40, metadata: 40, idempotency_key: 16 },
