@@ -25,6 +25,7 @@ interface OpenPlace extends Place {
 export class Places {
   readonly #connection: ServerAddress
   readonly #freshSchema: () => string
+  readonly #all = new Set<OpenPlace>()
   readonly #free: OpenPlace[] = []
   readonly #taken: OpenPlace[] = []
 
@@ -45,8 +46,7 @@ export class Places {
   }
 
   async close(): Promise<void> {
-    this.nextTest()
-    await Promise.all(this.#free.splice(0).map(closePools))
+    await Promise.all([...this.#all].map(closePools))
   }
 
   /** A place that a test has left in disorder is not given to another test. */
@@ -56,6 +56,7 @@ export class Places {
       if (place === undefined) return undefined
       const isAtRest = [place.pool, place.keysPool].every((pool) => pool.idleCount === pool.totalCount)
       if (isAtRest && (await emptySchema(place.db, place.pristine))) return place
+      this.#all.delete(place)
       void closePools(place)
     }
   }
@@ -65,7 +66,9 @@ export class Places {
     const db = await openPostgres({ connection: this.#connection, schema, poolMax: 2 })
     await migrate(db)
     const pristine = await readPristine(db)
-    return { schema, pool: this.#openPool(5), keysPool: this.#openPool(2), db, pristine }
+    const place = { schema, pool: this.#openPool(5), keysPool: this.#openPool(2), db, pristine }
+    this.#all.add(place)
+    return place
   }
 
   /** Set up like the pool that a hub makes for itself. */
