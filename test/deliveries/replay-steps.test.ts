@@ -12,6 +12,7 @@ import { getEvent } from '../../src/events/get-event.ts'
 import { listEvents } from '../../src/events/list-events.ts'
 import { deleteSubscription } from '../../src/subscriptions/subscriptions.ts'
 import { type Engine, only, useEngines } from '../support/engine.ts'
+import { eventually } from '../support/signal.ts'
 
 const openEngine = useEngines('replays')
 const longAgo = new Date('2020-01-01T00:00:00Z')
@@ -421,9 +422,10 @@ test.each(['recover', 'replay'] as const)(
       const within = { schema: db.schema, once: tx.run.bind(tx) } as unknown as PostgresDatabase
       await redrive(within, { deadLetterIds: deadLetters.map((one) => one.id), by: 'paul' })
       const stepping = run(db, made)
-      const waiting = `select 1 from pg_locks where not granted and pid in (
-      select pid from pg_stat_activity where datname = current_database())`
-      while ((await tx.query(waiting)).rows.length === 0);
+      // Not by pg_stat_activity: a transaction that has read it once never sees who connects later.
+      const waiting =
+        'select 1 from pg_locks where not granted and pg_backend_pid() = any(pg_blocking_pids(pid))'
+      await eventually('the step waits', async () => (await tx.query(waiting)).rows.length > 0)
       return { stepping }
     })
     expect(await redriving.stepping).toMatchObject({ done: 0, skipped: 2, state: 'completed' })

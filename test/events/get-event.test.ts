@@ -85,7 +85,7 @@ test('what a lease owns but has not begun is PENDING', async () => {
   expect(found.logs).toEqual([])
 })
 
-test('a failure and then a success are logged as in the lifecycle of seed 000', async () => {
+test('a failure and then a success are logged in the order of the lifecycle', async () => {
   const engine = await openEngine()
   const id = only(await engine.publish({ tags: 'email' }))
   const first = only(await engine.lease(0))

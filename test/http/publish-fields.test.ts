@@ -103,7 +103,7 @@ test('an event that says two things under two names of one field is told of both
   }
 })
 
-test('an event as seed 002 writes it is taken field by field, its eventId as the idempotency key', async () => {
+test('an event with eventId and metadata is taken field by field, its eventId as the idempotency key', async () => {
   const server = await servers.open()
   const document = {
     eventId: 'evt_456def789ghi012',
@@ -154,7 +154,7 @@ test('what its metadata says of an event comes back in its queue as it was given
   expect(after.json.events[0].metadata.lastErrorTime).not.toBe(metadata.lastErrorTime)
 })
 
-test('the trace id of seed 002 goes beside other attributes, whichever comes first', async () => {
+test('the trace id in metadata goes beside other attributes, whichever comes first', async () => {
   const server = await servers.open()
   const [attributes, metadata] = [{ attributes: { a: 1 } }, { metadata: { traceId: 't' } }]
   for (const event of [
@@ -165,7 +165,7 @@ test('the trace id of seed 002 goes beside other attributes, whichever comes fir
   }
 })
 
-test('an event as seed 004 ingests it is answered 202 and is idempotent by header', async () => {
+test('an event with a type and no tags is answered 202 and is idempotent by header', async () => {
   const server = await servers.open()
   const event = { event_type: 'order.created', payload: { order_id: '42' } }
   const headers = { 'x-idempotency-key': 'order-42' }
