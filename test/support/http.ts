@@ -5,7 +5,7 @@ import { apiRoutes } from '../../src/http/routes/index.ts'
 import { createServer, type Server, type ServerOptions } from '../../src/http/server.ts'
 import { KeyRing } from '../../src/keys/key-ring.ts'
 import { createLogger, type Logger } from '../../src/observe/log.ts'
-import { observeRequests } from '../../src/observe/requests.ts'
+import { observeRequests } from '../../src/observe/request-metrics.ts'
 import { type TestPosthorn, testPosthorn } from '../../src/testing/index.ts'
 import { type TestDatabase, useDatabase } from './database.ts'
 
