@@ -15,9 +15,7 @@ import { type UnroutedLetter, unroutedLetters } from '../engine/unrouted.ts'
 import type { Sleeper } from '../engine/wake-sleepers.ts'
 import { type OverdueAttempt, OverdueWatch } from '../observe/overdue.ts'
 import { checkpoint } from '../queues/checkpoints.ts'
-import { finishDrains } from '../queues/drains.ts'
-import { measurePressure, type PressureChange } from '../queues/pressure.ts'
-import { addUpTallies } from '../queues/tallies.ts'
+import { addUpTallies, finishDrains, measurePressure, type PressureChange } from '../queues/queue-upkeep.ts'
 import { abandonedSubscriptions } from '../subscriptions/abandoned.ts'
 
 export interface UpkeepObserver {
