@@ -3,7 +3,7 @@ import { keepIdempotencyKeysMs, keepRecordsMs, type RetentionConfig } from '../d
 import type { EventType } from '../events/event-type.ts'
 import { archiver } from './archive.ts'
 import { pruneAudit } from './prune-audit.ts'
-import { pruneEvents, pruneEventsOfType, walkOf } from './prune-events.ts'
+import { pruneEvents, walkOf } from './prune-events.ts'
 import { laneWalk, pruneLanes } from './prune-lanes.ts'
 import { pruneDeadLetters, removeOldRecords } from './prune-statements.ts'
 import type { PruneRequest, PruneStep } from './prune-walk.ts'
@@ -58,7 +58,7 @@ async function pruneOldDeadLetters(db: Database, { keepMs }: PruneRequest): Prom
 
 function eventsOfType({ type, keepMs }: EventType): Kept[] {
   if (keepMs === null) return []
-  const prune: Kept['prune'] = (db, { turn }) => pruneEventsOfType(db, { type, turn })
+  const prune: Kept['prune'] = (db, request) => pruneEvents(db, { ...request, type })
   return [{ table: 'events', keepMs, prune, walk: walkOf(type) }]
 }
 

@@ -1,7 +1,7 @@
 import { numberArray } from '../db/array.ts'
 import type { Connection, Database } from '../db/database.ts'
 import * as statements from './event-statements.ts'
-import { endStep, type PruneRequest, type PruneStep, type Turn, takeWalk } from './prune-walk.ts'
+import { endStep, type PruneRequest, type PruneStep, takeWalk } from './prune-walk.ts'
 
 export interface OldEventsRequest {
   /** A type with a time of its own; null: all types that have none. */
@@ -29,42 +29,22 @@ export function walkOf(type: string | null): string {
   return type === null ? 'events' : `type:${type}`
 }
 
-/** Removes finished events of all types that have no time of their own. */
-export function pruneEvents(db: Database, { keepMs, turn }: PruneRequest): Promise<PruneStep> {
-  return prune(db, { type: null, turn, keepMsIn: async () => keepMs })
-}
-
-/** Every step reads the type's time again: it may have changed since the list of types was read. */
-export function pruneEventsOfType(
-  db: Database,
-  { type, turn }: { readonly type: string; readonly turn: Turn },
-): Promise<PruneStep> {
-  const keepMsIn = async (tx: Connection) => {
-    const { rows } = await tx.query<{ keepMs: number | null }>(statements.keepMsOfType(db).text, [type])
-    return rows[0]?.keepMs ?? null
-  }
-  return prune(db, { type, turn, keepMsIn })
-}
-
-interface PruneEventsRequest {
-  readonly type: string | null
-  readonly turn: Turn
-  /** Null: the type no longer has a time of its own. */
-  readonly keepMsIn: (tx: Connection) => Promise<number | null>
-}
-
 /**
- * Sending an event again locks its row, and pruning skips locked rows. Which events are finished is decided by a second
- * statement, after the rows are locked.
+ * Removes finished events of the type, or of all types that have no time of their own. Every step reads the type's time again:
+ * it may have changed since the list of types was read. Sending an event again locks its row, and pruning skips locked rows;
+ * which events are finished is decided by a second statement, after the rows are locked.
  */
-function prune(db: Database, { type, turn, keepMsIn }: PruneEventsRequest): Promise<PruneStep> {
+export function pruneEvents(
+  db: Database,
+  { type = null, turn, ...request }: PruneRequest & { readonly type?: string | null },
+): Promise<PruneStep> {
   return db.transaction(
     async (tx) => {
       const walk = await takeWalk(tx, db, { name: walkOf(type), turn })
-      const keepMs = await keepMsIn(tx)
+      const keepMs = type === null ? request.keepMs : await keepMsOf(tx, db, type)
       if (walk === undefined || keepMs === null) return { removed: 0, more: false }
-      const request = { type, keepMs, after: walk.reached }
-      const { eventIds, reached, isOver } = await chooseOldEvents(tx, db, request)
+      const old = await chooseOldEvents(tx, db, { type, keepMs, after: walk.reached })
+      const { eventIds, reached, isOver } = old
       const removed = await removeFinished(tx, db, { eventIds, keepMs })
       const kept = walk.kept ?? eventIds.find((id) => !removed.has(id)) ?? null
       await endStep(tx, db, { name: walk.name, reached, kept, nextPassMs: isOver ? nextPassMs : null })
@@ -72,6 +52,16 @@ function prune(db: Database, { type, turn, keepMsIn }: PruneEventsRequest): Prom
     },
     { indexPlans: true, hashJoins: true },
   )
+}
+
+/** Null: the type no longer has a time of its own. */
+async function keepMsOf(
+  tx: Connection,
+  db: { readonly schema: string },
+  type: string,
+): Promise<number | null> {
+  const { rows } = await tx.query<{ keepMs: number | null }>(statements.keepMsOfType(db).text, [type])
+  return rows[0]?.keepMs ?? null
 }
 
 /** The next events that were published longer ago than they are kept. */

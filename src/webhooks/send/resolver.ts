@@ -1,6 +1,7 @@
 import { promises as dns } from 'node:dns'
 import { isIP } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
+import { within } from '../../domain/within.ts'
 import type { AddressPolicy, Verdict } from './address-policy.ts'
 import { blockedMessage, SendError } from './send-failure.ts'
 
@@ -94,7 +95,7 @@ export class Resolver {
 
   async #ask(name: string): Promise<readonly string[]> {
     const tooLate = new SendError('dns', `${name} was not resolved within ${this.#budgetMs} ms`)
-    const answer = await within(this.#budgetMs, this.#query(name), tooLate)
+    const answer = await within(this.#query(name), this.#budgetMs, tooLate)
     if (answer.freshMs > 0) this.#remember(name, answer)
     return answer.addresses
   }
@@ -162,12 +163,4 @@ function otherFamily(): Promise<void> {
 async function systemLookup(host: string): Promise<string[]> {
   const found = await dns.lookup(host, { all: true, order: 'ipv4first' })
   return found.map(({ address }) => address)
-}
-
-async function within<T>(ms: number, promise: Promise<T>, tooLate: Error): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(tooLate), ms)
-  })
-  return await Promise.race([promise, late]).finally(() => clearTimeout(timer))
 }
