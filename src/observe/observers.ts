@@ -42,7 +42,7 @@ function guardAll<Observer extends object>(observer: Observer, log: Logger): Obs
   return Object.fromEntries(guarded) as Observer
 }
 
-/** Tells a burial, whoever buried the delivery. Every burial is logged, also when its alert is held back. */
+/** Tells a burial. Every burial is logged, also when its alert is held back. */
 export function tellBurial({ events, alerts, log }: Hooks, burial: Burial): void {
   const { subscription, eventId, type, stopsLane: orderingKey } = burial
   const reason = firstLine(burial.reason)

@@ -25,7 +25,7 @@ export async function purge(db: Database, { eventId, action }: PurgeRequest): Pr
   checkEventId(eventId)
   return db.transaction(
     async (tx) => {
-      // Lock first: whoever wants to send the event again waits, and then finds it purged.
+      // Lock first: a call that sends the event again waits, and then finds it purged.
       const events = await tx.query<Marked>(statements.lockEventToPurge(db).text, [eventId])
       const letters = await tx.query<Marked>(statements.lockLettersToPurge(db).text, [eventId])
       const event = events.rows[0]

@@ -42,7 +42,7 @@ describe('a scrape', () => {
       posthorn_publish_duration_seconds_count: 2,
       posthorn_pickup_latency_seconds_count: 4,
       'posthorn_attempt_duration_seconds_count{subscription="billing"}': 3,
-      // the names of seed 004
+      // the same figures under their other names
       eventhub_events_received_total: 6,
       'eventhub_messages_delivered_total{status="success"}': 1,
       'eventhub_messages_delivered_total{status="failure"}': 2,
@@ -55,7 +55,7 @@ describe('a scrape', () => {
     })
   })
 
-  test('tells what handlers do, and of what several subscriptions do the sum under the names of seed 004', async () => {
+  test('tells what handlers do, and sums it up over all subscriptions under the eventhub_ names', async () => {
     const { hub, drain } = await hubs.open()
     hub.on('t', { name: 'good' }, () => undefined)
     hub.on('t', { name: 'bad', retry: { failuresMax: 1 } }, () => {
