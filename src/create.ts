@@ -8,7 +8,7 @@ import type { Catalogue } from './domain/catalogue.ts'
 import { setShard } from './engine/shard.ts'
 import { createLogger } from './observe/log.ts'
 import { createHub, type Posthorn } from './posthorn.ts'
-import { openVault } from './webhooks/send/vault-keys.ts'
+import { openVault } from './webhooks/send/vault.ts'
 
 /** Opens the database, the embedded one if none is named, and brings its schema up to date. */
 export async function createPosthorn<const C extends Catalogue = Catalogue>(

@@ -33,13 +33,11 @@ import type { Logger } from './observe/log.ts'
 import * as observers from './observe/observers.ts'
 import { observePickup } from './observe/pickup.ts'
 import { readStats } from './observe/stats.ts'
-import { observePublished } from './observe/tell-published.ts'
 import { Polling } from './pull/polling.ts'
 import { Pull } from './pull/pull.ts'
 import { RecentSettlements } from './pull/recent-settlements.ts'
 import { HoldWatch } from './queues/hold-watch.ts'
 import { Queues } from './queues/queues.ts'
-import { observeRetention } from './retention/observe-retention.ts'
 import { createRetention } from './retention/retention.ts'
 import { Served } from './subscriptions/served.ts'
 import { SubscriptionCache } from './subscriptions/subscription-cache.ts'
@@ -108,7 +106,7 @@ export function createServices({
   const hooks = { ...core, alerts, subscription: (no: number) => served.get(no) }
   const buried = observers.guard((burial: Burial) => observers.tellBurial(hooks, burial), log)
   const leased = (run: LeasedRun, leaseMs: number) => observePickup(metrics, run, leaseMs)
-  observePublished(core)
+  observers.observePublished(core)
 
   // What everybody leases by.
   const subscriptions = new SubscriptionCache(db, signals)
@@ -196,7 +194,7 @@ export function createServices({
   const polling = new Polling({ db, admitter, subscriptions, worker, buried, metrics, recent, lost })
 
   // What must happen whether or not anybody works.
-  const retention = createRetention({ db, config, observe: observeRetention(metrics, log) })
+  const retention = createRetention({ db, config, observe: observers.observeRetention(hooks) })
   const upkeep = new Upkeep({
     db,
     admitter,

@@ -5,7 +5,7 @@ import { apiRoutes } from '../http/routes/index.ts'
 import { createServer } from '../http/server.ts'
 import type { KeyRing } from '../keys/key-ring.ts'
 import type { Logger } from '../observe/log.ts'
-import { observeRequests } from '../observe/requests.ts'
+import { observeRequests } from '../observe/request-metrics.ts'
 import type { Posthorn } from '../posthorn.ts'
 import { readManifest } from './version.ts'
 

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { PosthornError } from '../errors.ts'
 import type { Logger } from '../observe/log.ts'
-import type { FinishedRequest } from '../observe/requests.ts'
+import type { FinishedRequest } from '../observe/request-metrics.ts'
 import {
   answerOddRequests,
   checkHost,

@@ -3,7 +3,7 @@ import { PosthornError } from '../errors.ts'
 import type { Logger } from './log.ts'
 import type { Metrics } from './metrics.ts'
 
-/** What can go wrong that somebody should know of. Each is a type of operational event that one can subscribe to. */
+/** Problems that somebody should know of. Each kind is the type of an operational event that can be subscribed to. */
 export const alertKinds = [
   'posthorn.attempt.overdue',
   'posthorn.database.promoted',
@@ -23,14 +23,14 @@ export interface Alert {
   /** The type of the event concerned, if there is one. */
   readonly type?: string | null
   readonly details: Readonly<Record<string, unknown>>
-  /** What several processes may notice is published by the first: a name for it. */
+  /** Names a problem that several processes may notice, so that only the first publishes it. */
   readonly key?: string
 }
 
 export interface AlertsOptions {
   readonly log: Logger
   readonly metrics: Metrics
-  /** Publishes the operational event if anybody wants it. */
+  /** Publishes the operational event if a subscription wants it. */
   readonly publish: (event: EventInput) => Promise<void>
   readonly now: () => number
 }
@@ -39,9 +39,9 @@ const perMinuteMax = 10
 const minuteMs = 60_000
 
 /**
- * An alert is a warning in the log, a metric and an operational event. At most ten a minute for each kind and
- * subscription; what is held back is counted and told with the next. What happens to operational events
- * themselves is only logged, so that an alert never leads to another.
+ * An alert is a warning in the log, a metric and an operational event. Each kind and subscription raises at most ten a
+ * minute; the next alert says how many were held back. A problem with an operational event itself is only logged, so that
+ * an alert never leads to another.
  */
 export class Alerts {
   readonly #options: AlertsOptions
@@ -50,7 +50,7 @@ export class Alerts {
 
   constructor(options: AlertsOptions) {
     this.#options = options
-    // A series that begins with 1 looks as if nothing had happened: how much it grew by is what rules ask.
+    // Alert rules ask how much a series grew. One that begins with 1 would look as if nothing had happened.
     for (const alert of alertKinds) options.metrics.alerts.inc({ alert }, 0)
   }
 
@@ -78,13 +78,13 @@ export class Alerts {
     try {
       await this.#options.publish(event)
     } catch (error) {
-      // Another process has told it, and had held back another number.
+      // Another process has published it, with another number of alerts that were held back.
       if (error instanceof PosthornError && error.code === 'IDEMPOTENCY_MISMATCH') return
       this.#options.log.error({ err: error, type: event.type }, 'An operational event could not be published')
     }
   }
 
-  /** How many were held back since the last one, or undefined to hold this one back too. */
+  /** How many alerts were held back since the last one; undefined: hold this one back too. */
   #admit(key: string): number | undefined {
     const now = this.#options.now()
     let window = this.#windows.get(key)

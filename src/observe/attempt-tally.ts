@@ -1,56 +1,64 @@
 import type { Counter, Histogram } from 'prom-client'
+import { deriveValues, type MetricValue } from './derived-values.ts'
 
-/** One subscription's attempts that came to one kind of settlement. */
+/** Counts the attempts of one subscription that ended in one kind of settlement. */
 export interface AttemptCount {
-  /** Null: nobody knows how long it took. */
+  /** Null: the duration is unknown. */
   count(executionMs: number | null): void
 }
 
 interface Durations {
   readonly labels: Readonly<Record<string, string>>
-  /** By bucket, and one more for what took longer. */
+  /** One count per bucket, and a last one for longer attempts. */
   readonly counts: number[]
   sum: number
 }
 
+export interface AttemptTallyParts {
+  readonly attempts: Counter
+  readonly durations: Histogram
+  readonly buckets: readonly number[]
+  /** The label of a subscription: its name, unless there are too many. */
+  readonly label: (subscription: string) => string
+}
+
 /**
- * Counts attempts in plain numbers, which the metrics are given when somebody reads them: finding a labelled metric and
- * its bucket each time costs more than all the rest that is done for an attempt in memory.
+ * Counts attempts in plain numbers and hands them to the metrics when somebody reads these: to find a labelled metric and
+ * its bucket for each attempt costs more than everything else that is done for an attempt in memory.
  */
 export class AttemptTally {
-  readonly #attempts: Counter
-  readonly #buckets: readonly number[]
-  readonly #counts = new Map<string, AttemptCount>()
+  readonly #parts: AttemptTallyParts
+  /** By subscription and settlement: two maps, so that no key text is made for each attempt. */
+  readonly #counts = new Map<string, Map<string, AttemptCount>>()
   readonly #durations = new Map<string, Durations>()
-  readonly #pending: (() => void)[] = []
+  readonly #flushes: (() => void)[] = []
 
-  constructor(attempts: Counter, durations: Histogram, buckets: readonly number[]) {
-    this.#attempts = attempts
-    this.#buckets = buckets
-    Object.assign(attempts, { collect: () => this.#flush() })
-    const { name, help, type, aggregator } = durations as Histogram & Described
-    const read = async () => ({ name, help, type, aggregator, values: this.#values(name) })
-    // The registry asks histograms the second way.
-    Object.assign(durations, { get: read, getForPromString: read })
+  constructor(parts: AttemptTallyParts) {
+    this.#parts = parts
+    Object.assign(parts.attempts, { collect: () => this.#flush() })
+    deriveValues(parts.durations, (name) => this.#values(name))
   }
 
-  /** To be kept by whoever counts many. */
   of(subscription: string, settlement: string): AttemptCount {
-    const key = `${subscription} ${settlement}`
-    let count = this.#counts.get(key)
+    let counts = this.#counts.get(subscription)
+    if (counts === undefined) {
+      counts = new Map()
+      this.#counts.set(subscription, counts)
+    }
+    let count = counts.get(settlement)
     if (count === undefined) {
-      count = this.#make(subscription, settlement)
-      this.#counts.set(key, count)
+      count = this.#make(this.#parts.label(subscription), settlement)
+      counts.set(settlement, count)
     }
     return count
   }
 
   #make(subscription: string, settlement: string): AttemptCount {
+    const { attempts, buckets } = this.#parts
     const durations = this.#durationsOf(subscription)
-    const buckets = this.#buckets
     let pending = 0
-    this.#pending.push(() => {
-      this.#attempts.inc({ subscription, settlement }, pending)
+    this.#flushes.push(() => {
+      attempts.inc({ subscription, settlement }, pending)
       pending = 0
     })
     return {
@@ -69,21 +77,21 @@ export class AttemptTally {
   #durationsOf(subscription: string): Durations {
     let durations = this.#durations.get(subscription)
     if (durations === undefined) {
-      durations = { labels: { subscription }, counts: Array(this.#buckets.length + 1).fill(0), sum: 0 }
+      const counts = Array(this.#parts.buckets.length + 1).fill(0)
+      durations = { labels: { subscription }, counts, sum: 0 }
       this.#durations.set(subscription, durations)
     }
     return durations
   }
 
   #flush(): void {
-    for (const flush of this.#pending) flush()
+    for (const flush of this.#flushes) flush()
   }
 
-  #values(name: string) {
+  #values(name: string): MetricValue[] {
     return [...this.#durations.values()].flatMap(({ labels, counts, sum }) => {
-      const limits = [...this.#buckets, '+Inf']
       let count = 0
-      const bucketValues = limits.map((le, bucket) => {
+      const bucketValues = [...this.#parts.buckets, '+Inf'].map((le, bucket) => {
         count += counts[bucket] as number
         return { labels: { le, ...labels }, value: count, metricName: `${name}_bucket` }
       })
@@ -94,11 +102,4 @@ export class AttemptTally {
       return count === 0 ? [] : [...bucketValues, ...ends]
     })
   }
-}
-
-interface Described {
-  readonly name: string
-  readonly help: string
-  readonly type: string
-  readonly aggregator: string
 }

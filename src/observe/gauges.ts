@@ -12,7 +12,7 @@ export interface MemoryFigures {
 
 type QueueFigure = 'waiting' | 'delayed' | 'retries' | 'leased' | 'oldestSeconds'
 
-/** Where the figures are that nobody counts: they are asked for when somebody reads the metrics. */
+/** Figures that are read when somebody reads the metrics. */
 export interface Figures {
   readonly underWay: () => number
   readonly longPolls: () => number
@@ -25,7 +25,7 @@ export interface Figures {
 const statsFreshMs = 10_000
 const statsWaitMsMax = 2_000
 
-/** Binds every gauge to its figure. Without the database those that come from it are left out. */
+/** Binds every gauge to its figure. While the database is away, figures that come from it are left out. */
 export function observeFigures(metrics: Metrics, figures: Figures): void {
   show(metrics.underWay, () => [[{}, figures.underWay()]])
   show(metrics.longPolls, () => [[{}, figures.longPolls()]])
@@ -51,9 +51,9 @@ export function observeFigures(metrics: Metrics, figures: Figures): void {
       .map(({ subscription, unpersisted }) => [{ subscription: subscription.name }, unpersisted]),
   )
   const perQueue = (key: QueueFigure | 'expiring') => (stats: Stats) => {
-    // Nothing in memory expires: what does is stored.
+    // Deliveries in memory do not expire.
     const views = key === 'expiring' ? [] : figures.memory()
-    const inMemory = new Map(views.map((one) => [one.subscription.name, one.figures[key as QueueFigure]]))
+    const inMemory = new Map(views.map((view) => [view.subscription.name, view.figures[key as QueueFigure]]))
     return stats.queues.map(({ name, [key]: stored }) => {
       const kept = inMemory.get(name) ?? 0
       return [
@@ -79,12 +79,12 @@ export function observeFigures(metrics: Metrics, figures: Figures): void {
 
 type Series = readonly (readonly [labels: Readonly<Record<string, string>>, value: number])[]
 
-/** The gauge has these values whenever somebody reads it, and no others. */
+/** Gives the gauge these values, and no others, whenever somebody reads it. */
 function show(gauge: Gauge, seriesOf: () => Series | Promise<Series>): void {
   const collect = async () => {
     const series = await seriesOf()
     gauge.reset()
-    // Without labels it would start again at 0, and 0 is not the same as unknown.
+    // A gauge without labels resets to 0, and 0 is not the same as unknown.
     gauge.remove({})
     for (const [labels, value] of series) gauge.set({ ...labels }, value)
   }

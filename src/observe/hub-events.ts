@@ -1,16 +1,13 @@
-/** What a hub tells whoever listens on `hub.events`. */
+/** The events that listeners on `hub.events` hear. */
 export interface HubEvents {
-  /**
-   * Not told of events published in a caller's transaction (`tx`) or by SQL: the hub cannot know whether that
-   * commits.
-   */
+  /** Not for events that are published in a caller's transaction (`tx`) or by SQL: the hub cannot know whether it commits. */
   published: [events: readonly { id: number; owed: readonly number[] }[]]
   settled: [delivery: { subscription: string; eventId: number; settlement: string; executionMs: number }]
-  /** With no subscription: an event that nobody wanted, buried because a route was required. */
+  /** Without a subscription: no subscription wanted the event, and a route was required. */
   buried: [delivery: { subscription: string | null; eventId: number; reason: string }]
   /** Events were just published to a queue that is past its high watermark. */
   backpressure: [{ queue: string }]
-  /** Upkeep in this process found that a queue has finished what it was told to drain. */
+  /** Upkeep in this process found that a queue is drained. */
   drained: [{ queue: string }]
   lost: [delivery: { subscription: string; eventId: number; why: string }]
 }
@@ -22,6 +19,6 @@ export interface Burial {
   readonly eventId: number
   readonly type: string | null
   readonly reason: string
-  /** The lane that stops at it; null: none. */
+  /** The ordering key of the lane that stops here; null: none stops. */
   readonly stopsLane: string | null
 }

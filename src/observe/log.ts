@@ -2,10 +2,10 @@ import { type DestinationStream, type Logger, pino } from 'pino'
 
 export type { Logger }
 
-/** `false` is silence, a level makes a logger of ours, and a caller's own pino is used as it is. */
+/** `false` logs nothing, a level makes a new logger, and a caller's pino is used as it is. */
 export type LogOption = false | string | Logger
 
-/** Whether it is silence or a logger. An application has its own copy of pino, so a logger is told by its form. */
+/** Whether it is `false` or a logger. An application has its own copy of pino, so a logger is recognized by its methods. */
 export function isLogger(option: unknown): boolean {
   if (typeof option !== 'object' || option === null) return option === false
   return ['info', 'warn', 'error'].every(
@@ -13,7 +13,7 @@ export function isLogger(option: unknown): boolean {
   )
 }
 
-/** Lines of JSON, to stdout unless they are to go elsewhere. */
+/** Writes lines of JSON, to stdout by default. */
 export function createLogger(option: LogOption, destination?: DestinationStream): Logger {
   if (option === false) return pino({ level: 'silent' })
   if (typeof option === 'string') return pino({ name: 'posthorn', level: option }, destination)

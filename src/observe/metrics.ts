@@ -1,14 +1,14 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client'
 import { allOthers, toldApartMax } from '../domain/stats.ts'
 import { AttemptTally } from './attempt-tally.ts'
-import { sumUp } from './synonym.ts'
+import { sumUp } from './derived-values.ts'
 
 const shortBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 const requestBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 const waitBuckets = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120, 600, 3600]
 const attemptBuckets = [0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 30, 120, 900]
 
-/** Every metric in one table: name, labels, what it counts. docs/reference/metrics.md lists the same. */
+/** All metrics: name, labels and meaning. docs/reference/metrics.md lists the same. */
 export const metricTable = {
   published: counter('posthorn_events_published_total', [], 'Events stored by this process.'),
   unrouted: counter(
@@ -24,7 +24,7 @@ export const metricTable = {
   attempts: counter(
     'posthorn_attempts_total',
     ['subscription', 'settlement'],
-    'Attempts settled by this process, by what became of the delivery.',
+    'Attempts settled by this process, by settlement: complete, retry, bury, snooze, release or cancel.',
   ),
   leasesLost: counter(
     'posthorn_leases_lost_total',
@@ -34,53 +34,57 @@ export const metricTable = {
   leasesExpired: counter(
     'posthorn_leases_expired_total',
     [],
-    'Runs that upkeep in this process took back from workers that had vanished.',
+    'Runs that upkeep in this process took back from workers that vanished.',
   ),
   expired: counter(
     'posthorn_deliveries_expired_total',
     [],
-    'Deliveries that upkeep in this process ended because their time was over.',
+    'Deliveries that upkeep in this process ended because they expired.',
   ),
   wakeUpsLost: counter(
     'posthorn_wakeups_lost_total',
     ['kind'],
-    'Lanes, gates and resumed queues with something waiting that nothing would have woken; upkeep woke them. Not 0: a defect.',
+    'Lanes, gates and resumed queues that waited and that nothing would have woken; upkeep woke them. More than 0 is a defect.',
   ),
   alerts: counter(
     'posthorn_alerts_total',
     ['alert'],
-    'Alerts raised, those held back by the rate limit included.',
+    'Alerts raised, including those that the rate limit held back.',
   ),
   pruned: counter(
     'posthorn_pruned_total',
     ['table'],
-    'Rows that this process removed because their time was over, by table.',
+    'Rows that this process removed because they need not be kept any longer, by table.',
   ),
   pruneFailures: counter(
     'posthorn_prune_failures_total',
     [],
-    'Steps of pruning that failed in this process: nothing is removed that could not be archived.',
+    'Steps of pruning that failed in this process. What cannot be archived is not removed.',
   ),
   storageBytes: gauge(
     'posthorn_storage_bytes',
     ['table'],
-    'Bytes of each table in the database, with its indexes.',
+    'Bytes of each table and its indexes in the database.',
   ),
   webhooks: counter(
     'posthorn_webhooks_total',
     ['result'],
-    'Requests sent by this process, by class of the answer (2xx) or of what failed (refused).',
+    'Webhook requests sent by this process, by class of the status (2xx) or of the failure (refused).',
   ),
-  underWay: gauge('posthorn_attempts_under_way', [], 'Attempts whose handler is running in this process.'),
+  underWay: gauge(
+    'posthorn_attempts_under_way',
+    [],
+    'Attempts under way in this process: handlers and webhook requests.',
+  ),
   attemptsOverdue: gauge(
     'posthorn_attempts_overdue',
     [],
-    'Attempts that were picked longer ago than overdueAfterMs and have not ended.',
+    'Attempts that began more than overdueAfterMs ago and have not ended.',
   ),
   workers: gauge(
     'posthorn_workers',
     ['state'],
-    'Workers that are alive, and those that went silent lately or let a lease lapse.',
+    'Workers that are alive, and stale ones: silent, or with a lease that lapsed.',
   ),
   executionSeconds: histogram(
     'posthorn_attempt_duration_seconds',
@@ -92,35 +96,35 @@ export const metricTable = {
     'posthorn_publish_duration_seconds',
     [],
     shortBuckets,
-    'From the call to publish until its events were committed.',
+    'Time from the call to publish until its events were committed.',
   ),
   pickupSeconds: histogram(
     'posthorn_pickup_latency_seconds',
     [],
     waitBuckets,
-    'From when a delivery was due until it was first leased, by the clock of the database; once per run.',
+    'Time from when a delivery was due until its first lease, by the clock of the database; once per run.',
   ),
-  queueDepth: gauge('posthorn_queue_depth', ['subscription'], 'Deliveries that wait.'),
+  queueDepth: gauge('posthorn_queue_depth', ['subscription'], 'Deliveries that wait, for any reason.'),
   queueDelayed: gauge(
     'posthorn_queue_delayed',
     ['subscription'],
-    'Of those that wait, the ones that wait for their time: delays, retries, snoozes.',
+    'Deliveries that wait for a time: delays, retries and snoozes.',
   ),
   queueRetries: gauge(
     'posthorn_queue_retries',
     ['subscription'],
-    'Of those that wait for their time, the ones that have failed before.',
+    'Deliveries that wait for a time after a failure.',
   ),
   queueLeased: gauge('posthorn_queue_leased', ['subscription'], 'Deliveries that are leased.'),
   queueExpiring: gauge(
     'posthorn_queue_expiring',
     ['subscription'],
-    'Of those that wait, how many must miss their expiry at the rate at which attempts ended lately.',
+    'Waiting deliveries that must miss their expiry at the recent rate of attempts.',
   ),
   queueOldest: gauge(
     'posthorn_queue_oldest_age_seconds',
     ['subscription'],
-    'How long the oldest delivery has waited that does not wait for its time.',
+    'How long the oldest delivery has waited, of those that do not wait for a time.',
   ),
   deadLetters: gauge('posthorn_dead_letters', [], 'Dead letters that nobody has redriven.'),
   memoryUnpersisted: gauge(
@@ -132,18 +136,18 @@ export const metricTable = {
     'posthorn_memory_persist_seconds',
     [],
     shortBuckets,
-    'How long statements took that persist memory queues.',
+    'How long the statements took that persist memory queues.',
   ),
   databaseUp: gauge('posthorn_database_up', [], 'Whether the database answered: 1 or 0.'),
   oldestTransaction: gauge(
     'posthorn_oldest_transaction_seconds',
     [],
-    'Age of the oldest transaction open in the database, of those this role may see.',
+    'Age of the oldest open transaction in the database, of those that this role may see.',
   ),
   poolConnections: gauge(
     'posthorn_pool_connections',
     ['state'],
-    'Connections of this process that are idle or used, and calls that are waiting for one.',
+    'Connections of this process that are idle or used, and calls that wait for a connection.',
   ),
   poolWaitSeconds: histogram(
     'posthorn_pool_wait_seconds',
@@ -161,7 +165,7 @@ export const metricTable = {
     'posthorn_http_request_duration_seconds',
     ['route'],
     requestBuckets,
-    'How long requests took, the time that long polls waited included.',
+    'How long requests took, including the time that long polls waited.',
   ),
   received: counter('eventhub_events_received_total', [], 'The same as posthorn_events_published_total.'),
   delivered: counter(
@@ -190,24 +194,25 @@ export type Metrics = {
   readonly [Key in keyof typeof metricTable]: Metric<(typeof metricTable)[Key]['kind']>
 } & {
   readonly registry: Registry
-  /** Attempts by subscription and settlement, and how long they took. */
+  /** Counts attempts by subscription and settlement, and how long they took. */
   readonly attempted: AttemptTally
-  /** What to call a subscription in a label: its name, unless there are too many. */
+  /** The label of a subscription: its name, or `(other)` if there are too many. */
   readonly label: (subscription: string) => string
 }
 
-/** A registry of one hub's own; the caller may merge it into another. */
+/** The metrics of one hub in a registry of their own, which the caller may merge into another. */
 export function createMetrics(): Metrics {
   const registry = new Registry()
-  const made: Record<string, unknown> = { registry, label: boundedLabel() }
+  const label = boundedLabel()
+  const made: Record<string, unknown> = { registry, label }
   for (const [key, { kind, labels, ...rest }] of Object.entries(metricTable)) {
     const Maker = makers[kind]
     made[key] = new Maker({ ...rest, labelNames: [...labels], registers: [registry] })
   }
-  const { attempts, executionSeconds } = made as Pick<Metrics, 'attempts' | 'executionSeconds'>
-  made.attempted = new AttemptTally(attempts, executionSeconds, attemptBuckets)
+  const { attempts, executionSeconds: durations } = made as Pick<Metrics, 'attempts' | 'executionSeconds'>
+  made.attempted = new AttemptTally({ attempts, durations, buckets: attemptBuckets, label })
   const metrics = made as unknown as Metrics
-  nameTwice(metrics)
+  deriveOthers(metrics)
   return metrics
 }
 
@@ -219,19 +224,19 @@ function boundedLabel(): (name: string) => string {
   }
 }
 
-/** The names of seed 004 have no figures of their own. */
-function nameTwice(metrics: Metrics): void {
-  sumUp(metrics.received, metrics.published, () => ({}))
+/** The `eventhub_` metrics are sums of others: each figure is counted once. */
+function deriveOthers(metrics: Metrics): void {
+  sumUp(metrics.received, metrics.published)
   sumUp(metrics.delivered, metrics.attempts, ({ settlement }) => statuses[String(settlement)], [
     { status: 'success' },
     { status: 'failure' },
   ])
-  sumUp(metrics.latency, metrics.executionSeconds, () => ({}))
-  sumUp(metrics.pending, metrics.queueDepth, () => ({}))
-  sumUp(metrics.dlqSize, metrics.deadLetters, () => ({}))
+  sumUp(metrics.latency, metrics.executionSeconds)
+  sumUp(metrics.pending, metrics.queueDepth)
+  sumUp(metrics.dlqSize, metrics.deadLetters)
 }
 
-/** What was snoozed, released or cancelled is neither. */
+/** Snoozed, released and cancelled attempts count as neither. */
 const statuses: Readonly<Record<string, { readonly status: string }>> = {
   complete: { status: 'success' },
   retry: { status: 'failure' },

@@ -1,31 +1,29 @@
 import type { RunnerObserver } from '../consume/runner.ts'
-import type { SettleDelivery } from '../consume/source.ts'
 import type { Core } from '../core/core.ts'
 import type { LeasedDelivery } from '../domain/delivery.ts'
 import { idJump } from '../domain/id.ts'
+import type { Settlement } from '../domain/settlement.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import type { MemoryObserver } from '../memory/memory-options.ts'
 import type { PullSettled } from '../pull/remote-settler.ts'
+import type { RetentionObserver } from '../retention/prune.ts'
 import type { UpkeepObserver } from '../upkeep/upkeep.ts'
 import type { PushObserver } from '../webhooks/send/push.ts'
 import type { Alerts } from './alerts.ts'
-import type { AttemptCount } from './attempt-tally.ts'
 import type { Burial } from './hub-events.ts'
 import type { Logger } from './log.ts'
-import type { Metrics } from './metrics.ts'
 
-export interface Hooks extends Pick<Core, 'events' | 'metrics' | 'log' | 'signals'> {
+/*
+ * Each observer here turns what one part of the process reports into log lines, metrics, events of the hub and alerts.
+ */
+
+export interface Hooks extends Pick<Core, 'events' | 'metrics' | 'log' | 'signals' | 'trouble'> {
   readonly alerts: Alerts
-  /** By number; undefined for those that this process does not serve. */
+  /** By number; undefined for subscriptions that this process does not serve. */
   readonly subscription: (no: number) => Subscription | undefined
 }
 
-/** Whoever listens may throw, but what was done stays done: a listener's error is logged and goes no further. */
-export function guarded<Observer extends object>(observer: Observer, log: Logger): Observer {
-  const guards = Object.entries(observer).map(([name, tell]) => [name, guard(tell, log)])
-  return Object.fromEntries(guards) as Observer
-}
-
+/** A listener of the hub may throw. What it was told of has happened all the same, so the error is logged and goes no further. */
 export function guard<Args extends unknown[]>(
   tell: (...args: Args) => void,
   log: Logger,
@@ -39,24 +37,97 @@ export function guard<Args extends unknown[]>(
   }
 }
 
-/** Every burial is told once, whoever buried. The log has all of them, also those whose alert is held back. */
+function guardAll<Observer extends object>(observer: Observer, log: Logger): Observer {
+  const guarded = Object.entries(observer).map(([name, tell]) => [name, guard(tell, log)])
+  return Object.fromEntries(guarded) as Observer
+}
+
+/** Tells a burial. Every burial is logged, also when its alert is held back. */
 export function tellBurial({ events, alerts, log }: Hooks, burial: Burial): void {
   const { subscription, eventId, type, stopsLane: orderingKey } = burial
   const reason = firstLine(burial.reason)
   log.warn({ subscription, eventId, type, reason }, 'A delivery was buried')
-  // The empty name is no subscription's: alerts about events that nobody wanted are counted by themselves.
+  // No subscription has the empty name: it counts alerts about events that no subscription wanted.
   const about = { subscription: subscription ?? '', type }
   alerts.raise({ ...about, kind: 'posthorn.delivery.buried', details: { subscription, eventId, reason } })
   if (orderingKey !== null) {
     alerts.raise({ ...about, kind: 'posthorn.lane.blocked', details: { eventId, orderingKey } })
   }
-  // Guarded by itself: a listener that throws must not keep the next burial of a batch from being told.
+  // Guarded here, so that a listener that throws does not keep the next burial of a batch from being told.
   const tell = () => void events.emit('buried', { subscription, eventId, reason: burial.reason })
   guard(tell, log)()
 }
 
-/** The same for webhooks. */
-export function observePush({ metrics, alerts, log }: Hooks): PushObserver {
+interface FailedAttempt extends Omit<Burial, 'reason' | 'subscription'> {
+  readonly subscription: string
+  readonly attempt?: number
+  readonly settlement: Extract<Settlement, { kind: 'retry' | 'bury' }>
+}
+
+function tellFailure(hooks: Hooks, { settlement, attempt, stopsLane, ...delivery }: FailedAttempt): void {
+  const { reason, failures } = settlement
+  if (settlement.kind === 'bury') {
+    tellBurial(hooks, { ...delivery, reason, stopsLane })
+    return
+  }
+  const { afterMs } = settlement
+  hooks.log.warn({ ...delivery, attempt, failures, afterMs, reason: firstLine(reason) }, 'An attempt failed')
+}
+
+export function observePublished({ metrics, events, signals }: Core): void {
+  signals.on('published', ({ answers }) => {
+    const stored = answers.filter(({ refused }) => refused === null)
+    metrics.published.inc(stored.length)
+    const unrouted = stored.filter(({ owed }) => owed.length === 0)
+    if (unrouted.length > 0) metrics.unrouted.inc(unrouted.length)
+    if (events.listenerCount('published') > 0) events.emit('published', stored)
+  })
+}
+
+export function observeRunner(hooks: Hooks): RunnerObserver {
+  const { events, metrics, log, trouble, subscription } = hooks
+  const nameOf = (delivery: LeasedDelivery) => subscription(delivery.run.subscription)?.name ?? 'unknown'
+  const observer: RunnerObserver = {
+    settled: ({ delivery, settlement, executionMs }) => {
+      const name = nameOf(delivery)
+      metrics.attempted.of(name, settlement.kind).count(executionMs)
+      const { id: eventId, type, orderingKey } = delivery.event
+      if (settlement.kind === 'retry' || settlement.kind === 'bury') {
+        const { attempt, run } = delivery
+        const blocks = subscription(run.subscription)?.onExhausted === 'block'
+        const stopsLane = blocks ? orderingKey : null
+        tellFailure(hooks, { subscription: name, eventId, type, attempt, settlement, stopsLane })
+      }
+      if (events.listenerCount('settled') === 0) return
+      events.emit('settled', { subscription: name, eventId, settlement: settlement.kind, executionMs })
+    },
+    lost: (delivery, why) => {
+      const lost = { subscription: nameOf(delivery), eventId: delivery.event.id, why }
+      metrics.leasesLost.inc({ subscription: metrics.label(lost.subscription) })
+      log.warn(lost, 'A lease was lost')
+      events.emit('lost', lost)
+    },
+    trouble,
+  }
+  return guardAll(observer, log)
+}
+
+/** For what workers elsewhere settle. */
+export function observePull(hooks: Hooks): (settled: PullSettled) => void {
+  const { events, metrics, log } = hooks
+  return guard(({ subscription, eventId, type, orderingKey, stopsLane, settlement, executionMs }) => {
+    metrics.attempted.of(subscription, settlement.kind).count(executionMs)
+    if (settlement.kind === 'retry' || settlement.kind === 'bury') {
+      const lane = stopsLane ? orderingKey : null
+      tellFailure(hooks, { subscription, eventId, type, settlement, stopsLane: lane })
+    }
+    if (events.listenerCount('settled') === 0) return
+    const ms = executionMs ?? 0
+    events.emit('settled', { subscription, eventId, settlement: settlement.kind, executionMs: ms })
+  }, log)
+}
+
+export function observePush({ metrics, alerts, log, trouble }: Hooks): PushObserver {
   const results = new Map<string, { inc(): void }>()
   return {
     sent: (result) => {
@@ -67,21 +138,17 @@ export function observePush({ metrics, alerts, log }: Hooks): PushObserver {
       }
       counter.inc()
     },
-    blocked: (found) => log.warn(found, 'An address was refused'),
+    blocked: (found) => log.warn(found, 'Refused to send a webhook to an address that is not allowed'),
     changed: ({ name, before, status, error }) => {
-      log.warn({ subscription: name, before, status, error }, 'The state of an endpoint changed')
+      log.warn({ subscription: name, before, status, error }, 'The status of a webhook subscriber changed')
       if (status !== 'suspended' && status !== 'paused') return
-      alerts.raise({
-        kind: `posthorn.subscription.${status}`,
-        subscription: name,
-        details: { reason: error },
-      })
+      const kind = `posthorn.subscription.${status}` as const
+      alerts.raise({ kind, subscription: name, details: { reason: error } })
     },
-    trouble: (error, doing) => log.error({ err: error, doing }, 'Background task failed'),
+    trouble,
   }
 }
 
-/** The same for memory queues. */
 export function observeMemory(hooks: Hooks): MemoryObserver {
   const { metrics, log } = hooks
   return {
@@ -91,106 +158,32 @@ export function observeMemory(hooks: Hooks): MemoryObserver {
     dropped: (name, unpersisted) =>
       log.error(
         { subscription: name, unpersisted },
-        'A memory queue was stopped without the database: what it had not persisted is lost',
+        'A memory queue stopped while the database was away: events that were not persisted are lost',
       ),
     recovered: (name, events) =>
-      log.info({ subscription: name, events }, 'What a memory queue had left was recovered'),
+      log.info({ subscription: name, events }, 'Recovered unsettled events of a memory queue'),
     buried: guard((burial: Burial) => tellBurial(hooks, burial), log),
   }
 }
 
-/** Turns what the runner tells into log lines, metrics, hub events and alerts. */
-export function observeRunner(hooks: Hooks): RunnerObserver {
-  const { events, metrics, log, subscription } = hooks
-  const nameOf = (delivery: LeasedDelivery) => subscription(delivery.run.subscription)?.name ?? 'unknown'
-  const attempts = attemptCounters(metrics)
-  return guarded(observer(), log)
-
-  function observer(): RunnerObserver {
-    return {
-      settled: ({ delivery, settlement, executionMs }) => {
-        const name = nameOf(delivery)
-        attempts(name, settlement.kind).count(executionMs)
-        if (settlement.kind === 'retry') log.warn(describe(delivery, name, settlement), 'An attempt failed')
-        if (settlement.kind === 'bury') buried(delivery, name, settlement)
-        if (events.listenerCount('settled') === 0) return
-        events.emit('settled', {
-          subscription: name,
-          eventId: delivery.event.id,
-          settlement: settlement.kind,
-          executionMs,
-        })
-      },
-      lost: (delivery, why) => {
-        const name = nameOf(delivery)
-        metrics.leasesLost.inc({ subscription: metrics.label(name) })
-        log.warn({ subscription: name, eventId: delivery.event.id, why }, 'A lease was lost')
-        events.emit('lost', { subscription: name, eventId: delivery.event.id, why })
-      },
-      trouble: (error, doing) => log.error({ err: error, doing }, 'Background task failed'),
-    }
-  }
-
-  function buried(delivery: LeasedDelivery, name: string, { reason }: { reason: string }): void {
-    const { id: eventId, type, orderingKey } = delivery.event
-    const blocks = subscription(delivery.run.subscription)?.onExhausted === 'block'
-    tellBurial(hooks, { subscription: name, eventId, type, reason, stopsLane: blocks ? orderingKey : null })
+export function observeRetention({ metrics, log }: Hooks): RetentionObserver {
+  return {
+    pruned: (table, rows) => metrics.pruned.inc({ table }, rows),
+    failed: (error, table) => {
+      metrics.pruneFailures.inc()
+      log.error({ err: error, table }, 'Pruning failed: old rows stay until the next step')
+    },
   }
 }
 
-/** The same for what remote workers report. */
-export function observePull(hooks: Hooks): (settled: PullSettled) => void {
-  const { events, metrics, log } = hooks
-  const attempts = attemptCounters(metrics)
-  return guard(({ subscription, eventId, type, orderingKey, stopsLane, settlement, executionMs }) => {
-    attempts(subscription, settlement.kind).count(executionMs)
-    if (settlement.kind === 'retry') {
-      const { failures, afterMs, reason } = settlement
-      log.warn(
-        { subscription, eventId, type, failures, afterMs, reason: firstLine(reason) },
-        'An attempt failed',
-      )
-    }
-    if (settlement.kind === 'bury') {
-      const burial = { subscription, eventId, type, reason: settlement.reason }
-      tellBurial(hooks, { ...burial, stopsLane: stopsLane ? orderingKey : null })
-    }
-    if (events.listenerCount('settled') === 0) return
-    events.emit('settled', {
-      subscription,
-      eventId,
-      settlement: settlement.kind,
-      executionMs: executionMs ?? 0,
-    })
-  }, log)
-}
-
-/** Each is looked up once: by name and kind, without making a text of them each time. */
-function attemptCounters(metrics: Metrics): (name: string, settlement: string) => AttemptCount {
-  const found = new Map<string, Map<string, AttemptCount>>()
-  return (name, settlement) => {
-    let ofName = found.get(name)
-    if (ofName === undefined) {
-      ofName = new Map()
-      found.set(name, ofName)
-    }
-    let count = ofName.get(settlement)
-    if (count === undefined) {
-      count = metrics.attempted.of(metrics.label(name), settlement)
-      ofName.set(settlement, count)
-    }
-    return count
-  }
-}
-
-/** The same for upkeep, which also knows deliveries of subscriptions that this process does not serve. */
+/** Upkeep also reports deliveries of subscriptions that this process does not serve. */
 export function observeUpkeep(hooks: Hooks): UpkeepObserver {
-  const { metrics, alerts, log, signals } = hooks
+  const { events, metrics, alerts, log, signals, trouble } = hooks
   const wake = () => signals.emit('wake')
   const observer: UpkeepObserver = {
     reclaimed: (runs, charged) => {
       metrics.leasesExpired.inc(runs)
-      log.warn({ runs, charged: charged.length }, 'Leases of vanished workers were taken back')
+      log.warn({ runs, charged: charged.length }, 'Took back leases of workers that vanished')
       for (const { name, type, eventId, worker, failures, buried, stopsLane } of charged) {
         log.warn({ subscription: name, eventId, worker, failures }, 'An attempt failed: its lease expired')
         const reason = 'the lease expired'
@@ -210,7 +203,7 @@ export function observeUpkeep(hooks: Hooks): UpkeepObserver {
     },
     pressed: (changes) => {
       for (const { name, before, level, depth, isRefusing } of changes) {
-        log.info({ queue: name, before, level, depth, isRefusing }, 'A queue has another level')
+        log.info({ queue: name, before, level, depth, isRefusing }, 'Queue backpressure level changed')
         if (level !== 'full' || before === 'full') continue
         alerts.raise({ kind: 'posthorn.queue.full', subscription: name, details: { depth, isRefusing } })
       }
@@ -218,7 +211,7 @@ export function observeUpkeep(hooks: Hooks): UpkeepObserver {
     drained: (queues) => {
       for (const queue of queues) {
         log.info({ queue }, 'A queue is drained')
-        hooks.events.emit('drained', { queue })
+        events.emit('drained', { queue })
       }
     },
     asleep: (sleepers) => {
@@ -226,7 +219,7 @@ export function observeUpkeep(hooks: Hooks): UpkeepObserver {
         metrics.wakeUpsLost.inc({ kind })
         log.error(
           { subscription: name, kind, key },
-          'A wake-up was lost: deliveries waited and nothing would have sent them. Upkeep has mended it; please report it.',
+          'A wake-up was lost: deliveries waited and nothing would have sent them. Upkeep has woken them; please report this defect.',
         )
       }
       wake()
@@ -238,40 +231,19 @@ export function observeUpkeep(hooks: Hooks): UpkeepObserver {
       }
     },
     promoted: (timeline) => {
-      log.warn({ timeline, idJump }, 'Another database server took over: event ids go on after a jump')
-      const about = { kind: 'posthorn.database.promoted', subscription: '' } as const
-      alerts.raise({
-        ...about,
-        details: { subscription: null, timeline, idJump },
-        key: `timeline ${timeline}`,
-      })
+      log.warn({ timeline, idJump }, 'Another database server took over: event ids continue after a jump')
+      const details = { subscription: null, timeline, idJump }
+      const key = `timeline ${timeline}`
+      alerts.raise({ kind: 'posthorn.database.promoted', subscription: '', details, key })
     },
     abandoned: (names) => {
       for (const name of names) {
         alerts.raise({ kind: 'posthorn.subscription.abandoned', subscription: name, details: {} })
       }
     },
-    trouble: (error, doing) => log.error({ err: error, doing }, 'Background task failed'),
+    trouble,
   }
-  return guarded(observer, log)
-}
-
-function describe(
-  delivery: LeasedDelivery,
-  subscription: string,
-  settlement: Extract<SettleDelivery['settlement'], { kind: 'retry' }>,
-): object {
-  const { attempt, event } = delivery
-  const { failures, afterMs, reason } = settlement
-  return {
-    subscription,
-    eventId: event.id,
-    type: event.type,
-    attempt,
-    failures,
-    afterMs,
-    reason: firstLine(reason),
-  }
+  return guardAll(observer, log)
 }
 
 function firstLine(reason: string): string {

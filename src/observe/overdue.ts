@@ -1,68 +1,54 @@
 import type { Reader } from '../core/reader.ts'
-import { type Database, defineStatement } from '../db/database.ts'
+import type { Database } from '../db/database.ts'
+import * as statements from './observe-statements.ts'
 
 /** An attempt that was picked long ago and has not ended. */
 export interface OverdueAttempt {
-  /** Names this attempt and no other: a token is drawn for every lease. */
+  /** Names this attempt and no other: every lease has a new token. */
   readonly key: string
-  /** The subscription's name, and the event's type. */
+  /** The subscription's name. */
   readonly name: string
+  /** The event's type. */
   readonly type: string | null
   readonly eventId: number
   readonly worker: string | null
   readonly pickedAt: Date
 }
 
-/** Those that were picked before all others first. */
+/** The oldest first. */
 export async function overdueAttempts(
   db: Database,
   { afterMs, limit }: { readonly afterMs: number; readonly limit: number },
 ): Promise<OverdueAttempt[]> {
-  const rows = await db.run<OverdueRow>(overdueStatement(db), [afterMs, limit])
-  return rows.map(([token, subscription, name, type, eventId, worker, pickedAt]) => ({
-    key: `${token}-${subscription}-${eventId}`,
-    ...{ name, type, eventId, worker, pickedAt },
-  }))
+  return (await db.query<OverdueAttempt>(statements.overdueAttempts(db).text, [afterMs, limit])).rows
 }
 
 export async function countOverdue(
   reader: Reader,
   { afterMs }: { readonly afterMs: number },
 ): Promise<number> {
-  const [row] = await reader.run<[count: number]>(countStatement(reader), [afterMs])
-  return row?.[0] ?? 0
+  const { text } = statements.countOverdueAttempts(reader)
+  return (await reader.query<{ count: number }>(text, [afterMs])).rows[0]?.count ?? 0
 }
 
-/** Only what is leased is read. What of it has left the run or has not begun is no attempt. */
-const overdue = `
-  from __schema__.runs r
-  cross join lateral unnest(r.begun) as u(event_id)
-  where r.state = 'leased' and r.leased_at <= __schema__.clock() - $1::bigint * interval '1 ms'
-    and u.event_id = any(r.event_ids)`
+const attemptsMax = 1_000
 
-const overdueStatement = defineStatement(
-  'overdue_attempts',
-  `select o.token, o.subscription, s.name, e.type, o.event_id, w.name, o.leased_at
-  from (
-    select r.token, r.subscription, r.worker, r.leased_at, u.event_id
-    ${overdue}
-    order by r.leased_at, u.event_id
-    limit $2
-  ) as o
-  join __schema__.subscriptions s on s.no = o.subscription
-  join __schema__.events e on e.id = o.event_id
-  left join __schema__.workers w on w.no = o.worker
-  order by o.leased_at, o.event_id`,
-)
+/** Finds attempts that do not end, each of them once. */
+export class OverdueWatch {
+  readonly #db: Database
+  readonly #afterMs: number
+  /** Keys of the attempts that were overdue at the last look. */
+  #found = new Set<string>()
 
-const countStatement = defineStatement('count_overdue', `select count(*)::int ${overdue}`)
+  constructor(db: Database, { overdueAfterMs }: { readonly overdueAfterMs: number }) {
+    this.#db = db
+    this.#afterMs = overdueAfterMs
+  }
 
-type OverdueRow = [
-  token: number,
-  subscription: number,
-  name: string,
-  type: string | null,
-  eventId: number,
-  worker: string | null,
-  pickedAt: Date,
-]
+  async look(): Promise<OverdueAttempt[]> {
+    const overdue = await overdueAttempts(this.#db, { afterMs: this.#afterMs, limit: attemptsMax })
+    const before = this.#found
+    this.#found = new Set(overdue.map(({ key }) => key))
+    return overdue.filter(({ key }) => !before.has(key))
+  }
+}

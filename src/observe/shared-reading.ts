@@ -4,20 +4,20 @@ export interface SharedReadingOptions<T> {
   readonly read: () => Promise<T>
   /** How old a reading may be. */
   readonly freshMs: number
-  /** How long a caller waits at most: then it is given the reading before, if there was one. */
+  /** How long a caller waits at most. Then it gets the previous reading, if there is one. */
   readonly waitMsMax: number
   readonly now: () => number
   readonly trouble: (error: unknown) => void
 }
 
-/** How much of the time may be spent on reading. */
+/** The largest share of time that may be spent on reading. */
 const shareMax = 1 / 20
-/** A reading that failed is tried again after this. */
+/** A reading that failed is repeated after this time. */
 const retryMs = 1_000
 
 /**
- * One reading for all who ask at about the same time. One that takes long is kept for longer, so that however much
- * there is to read, most of the time nobody reads.
+ * One reading for all callers that ask at about the same time. A reading that takes long is kept for longer, so that the
+ * share of time spent on reading stays small, however much there is to read.
  */
 export class SharedReading<T> {
   readonly #options: SharedReadingOptions<T>
@@ -29,14 +29,14 @@ export class SharedReading<T> {
     this.#options = options
   }
 
-  /** Undefined: there is none to be had now. */
+  /** Undefined: there is no reading now. */
   async get(): Promise<T | undefined> {
     const { now, waitMsMax } = this.#options
     if (this.#reading === undefined && now() < this.#nextAt) return this.#latest?.value
     this.#reading ??= this.#read().finally(() => {
       this.#reading = undefined
     })
-    const late = new Error('The reading takes its time')
+    const late = new Error('The reading takes too long')
     return within(this.#reading, waitMsMax, late).catch(() => this.#latest?.value)
   }
 

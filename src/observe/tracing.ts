@@ -17,8 +17,8 @@ interface TracedAttempt {
 type Handler<Event, Attempt> = (event: Event, attempt: Attempt) => unknown
 
 /**
- * The handler, each attempt of which runs in a span of its own that continues the trace of the event. Without
- * OpenTelemetry's API it is the handler itself; without an SDK behind the API no span is made.
+ * Wraps a handler so that each attempt runs in a span that continues the event's trace. Without OpenTelemetry's API the
+ * handler is returned as it is; without an SDK behind the API no span is made.
  */
 export async function traced<Event extends TracedEvent, Attempt extends TracedAttempt>(
   handler: Handler<Event, Attempt>,
@@ -50,13 +50,13 @@ export async function traced<Event extends TracedEvent, Attempt extends TracedAt
   }
 }
 
-/** That the package is not there is fine; that it cannot be loaded is not. */
+/** The package may be missing. Any other reason why it cannot be loaded is an error. */
 function absent(error: unknown): undefined {
   const { code } = error as { code?: string }
   if (code !== 'ERR_MODULE_NOT_FOUND' && code !== 'MODULE_NOT_FOUND') throw error
 }
 
-/** Asked for at each attempt, since an SDK may be registered late; until then the API's stand-in has no tracer. */
+/** Looked up for each attempt, since an SDK may be registered late; until then the API's proxy has no tracer. */
 function findTracer({ trace, ProxyTracerProvider }: Api) {
   const provider = trace.getTracerProvider()
   return provider instanceof ProxyTracerProvider
@@ -64,7 +64,7 @@ function findTracer({ trace, ProxyTracerProvider }: Api) {
     : provider.getTracer('posthorn')
 }
 
-/** Read by ourselves: which formats the application's propagator knows is its own affair. */
+/** Parsed here, because the application's propagator may be set to other formats. */
 function parentOf({ trace, ROOT_CONTEXT }: Api, { traceparent }: TracedEvent) {
   if (traceparent === null) return ROOT_CONTEXT
   const [, traceId = '', spanId = '', flags = ''] = traceparent.split('-')

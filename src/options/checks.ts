@@ -4,7 +4,7 @@ import { quoteSchema } from '../db/identifier.ts'
 import type { Catalogue } from '../domain/catalogue.ts'
 import { PosthornError } from '../errors.ts'
 import { isLogger, type LogOption } from '../observe/log.ts'
-import { readCidrs } from '../webhooks/send/allowed-cidrs.ts'
+import { readCidrs } from '../webhooks/send/cidr.ts'
 import { parseVaultKeys } from '../webhooks/send/vault.ts'
 import { badSetting, type Setting } from './setting.ts'
 

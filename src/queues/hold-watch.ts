@@ -4,21 +4,21 @@ import { type CancelledInHand, readHolds } from '../engine/held.ts'
 
 export interface HoldWatchOptions {
   readonly db: Database
-  /** By which this process leases. */
+  /** The worker number by which this process leases. */
   readonly worker: () => Promise<number>
   /** Subscriptions of which this process holds deliveries that have not begun. */
   readonly waitingFor: () => readonly number[]
-  /** One of them is paused, and nobody has told us. */
+  /** One of these subscriptions is paused, and this process has not heard of it. */
   readonly missed: () => void
-  /** An operator has cancelled some of what this process holds. */
-  readonly cancelled: (some: CancelledInHand) => void
+  /** An operator has cancelled deliveries that this process holds. */
+  readonly cancelled: (deliveries: CancelledInHand) => void
   readonly trouble: (error: unknown, doing: string) => void
 }
 
 /**
- * Looks whether what is in hand may still begin, also when no notification comes through: no attempt begins later than a
- * second after a pause, or after it was cancelled. A process that holds nothing asks nothing; what it leases is checked by
- * the lease.
+ * Checks whether deliveries that this process holds may still begin, also when notifications are lost: no attempt begins later
+ * than a second after its queue was paused or the delivery was cancelled. A process that holds nothing asks nothing; the lease
+ * itself checks what it leases.
  */
 export class HoldWatch {
   readonly #options: HoldWatchOptions
@@ -39,7 +39,7 @@ export class HoldWatch {
     this.#loop.start()
   }
 
-  /** Somebody says that something was cancelled. If that is during a look, the loop finds it. */
+  /** Look now: something was cancelled. If a look is under way, the loop finds it. */
   soon(): void {
     this.#looking ??= look(this.#options)
       .catch((error: unknown) => this.#options.trouble(error, name))
@@ -53,12 +53,12 @@ export class HoldWatch {
   }
 }
 
-const name = 'looking for what was paused or cancelled'
+const name = 'looking for paused queues and cancelled deliveries'
 
 async function look({ db, worker, waitingFor, missed, cancelled }: HoldWatchOptions): Promise<void> {
   const subscriptions = waitingFor()
   if (subscriptions.length === 0) return
   const holds = await readHolds(db, { subscriptions, worker: await worker() })
   if (holds.isAnyHeld) missed()
-  for (const some of holds.cancelled) cancelled(some)
+  for (const deliveries of holds.cancelled) cancelled(deliveries)
 }

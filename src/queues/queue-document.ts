@@ -1,31 +1,32 @@
 import { checkPaging, type Paging, pagingOptions } from '../core/paging.ts'
-import { readAtOnce } from '../core/reader.ts'
-import { type Connection, type Database, defineStatement } from '../db/database.ts'
+import { type Reader, readAtOnce } from '../core/reader.ts'
+import type { Database } from '../db/database.ts'
 import { checkOptions } from '../domain/known-names.ts'
 import { checkWatermark, type QueueConfig, type QueueStorage } from '../domain/queue.ts'
 import type { Subscription, SubscriptionStatus } from '../domain/subscription.ts'
-import type { PressureLevel } from './pressure.ts'
 import { listFirstEvents, listQueueEvents, type QueuedPage, type QueuedPaging } from './queue-events.ts'
+import * as statements from './queue-statements.ts'
+import type { PressureLevel } from './queue-upkeep.ts'
 
 /** A queue with its configuration, its state and its first events: the queue's document. */
 export interface Queue extends QueuedPage {
-  /** The subscription's. */
+  /** The subscription's number. */
   readonly no: number
   readonly subscriptionId: string
   readonly name: string
   readonly via: Subscription['via']
   readonly storage: QueueStorage
   readonly status: SubscriptionStatus
-  /** As it applies: what is not set has the usual value, or null if there is no limit. */
+  /** With defaults filled in. Null: there is no limit. */
   readonly config: QueueConfig
-  /** The event that was completed last; of a queue in memory, the last below which all are settled. */
+  /** The event that was completed last; for a memory queue, the last event below which all are settled. */
   readonly checkpointId: number | null
   readonly totals: QueueTotals
-  /** Deliveries that wait or are leased; beyond 10,000 it may be more. */
+  /** Deliveries that wait or are leased; beyond 10,000 there may be more than this. */
   readonly depth: number
   readonly isDepthExact: boolean
   readonly backpressure: PressureLevel
-  /** When it had finished what it was told to drain. */
+  /** When the queue had finished draining. */
   readonly drainedAt: Date | null
   readonly createdAt: Date
   readonly updatedAt: Date
@@ -43,8 +44,11 @@ export interface QueuePage {
   readonly nextCursor: string | null
 }
 
-/** How many events one page shows at most, of all its queues together. */
+/** Events on one page of a list, over all queues. */
 const pageEventsMax = 10_000
+const depthMax = 10_000
+const noForm = /^\d{1,7}$/
+const noMax = 2 ** 31 - 1
 
 /** In the order in which their subscriptions were made, each with its first events. */
 export async function listQueues(
@@ -55,82 +59,98 @@ export async function listQueues(
   checkOptions(paging, pagingOptions, 'a list of queues')
   const { limit, offset, after, order, cursorAt } = checkPaging('queues', paging, noForm)
   return readAtOnce(db, async (reader) => {
-    const [counted] = await reader.run<[total: number]>(countStatement(db), [])
-    const start = after === null ? beforeAll[order] : Number(after)
-    const rows = await reader.run<QueueRow>(pageStatements[order](db), [start, limit + 1, offset])
-    const found = rows.slice(0, limit).map(fromRow)
+    const counted = await reader.query<{ count: number }>(statements.countQueues(db).text)
+    const rows = await readQueues(reader, {
+      name: null,
+      above: order === 'asc' && after !== null ? Number(after) : -1,
+      below: order === 'desc' && after !== null ? Number(after) : noMax,
+      order,
+      limit: limit + 1,
+      offset,
+    })
+    const found = rows.slice(0, limit)
     const filled = found.filter(({ depth }) => depth > 0).map(({ no }) => no)
-    const each = Math.floor(pageEventsMax / Math.max(1, filled.length))
-    const events = await listFirstEvents(reader, filled, { limit: Math.min(eventsMax, each) })
+    const eventsEach = Math.floor(pageEventsMax / Math.max(1, filled.length))
+    const events = await listFirstEvents(reader, filled, { limit: Math.min(eventsMax, eventsEach) })
     const queues = found.map((queue) => ({ ...queue, ...(events.get(queue.no) ?? noEvents) }))
     const last = queues.at(-1)
     const nextCursor = rows.length > limit && last !== undefined ? cursorAt(last.no) : null
-    return { queues, total: counted?.[0] ?? 0, nextCursor }
+    return { queues, total: counted.rows[0]?.count ?? 0, nextCursor }
   })
 }
 
 const noEvents: QueuedPage = { events: [], nextCursor: null }
-const noForm = /^\d{1,7}$/
-const beforeAll = { asc: -1, desc: 2 ** 31 - 1 }
 
-/** By name. Undefined: there is none. */
+/** Undefined: no queue has this name. */
 export async function getQueue(db: Database, name: string, paging: QueuedPaging): Promise<Queue | undefined> {
   return readAtOnce(db, async (reader) => {
-    const [row] = await reader.run<QueueRow>(getStatement(db), [name])
-    if (row === undefined) return undefined
-    const queue = fromRow(row)
-    return { ...queue, ...(await listQueueEvents(reader, queue.no, paging)) }
+    const [queue] = await readQueues(reader, {
+      name,
+      above: -1,
+      below: noMax,
+      order: 'asc',
+      limit: 1,
+      offset: 0,
+    })
+    return queue && { ...queue, ...(await listQueueEvents(reader, queue.no, paging)) }
   })
 }
 
-/** What is undefined stays as it is; null takes a limit away. Returns false if there is no such queue. */
+/** Undefined leaves an option as it is; null takes a limit away. Returns false if there is no such queue. */
 export async function configureQueue(
   db: Database,
   name: string,
   changes: { readonly [Key in keyof QueueConfig]?: QueueConfig[Key] | undefined },
 ): Promise<boolean> {
   return db.transaction(async (tx) => {
-    const before = await holdConfig(tx, db, name)
-    if (before === undefined) return false
+    const { rows } = await tx.query<QueueConfig>(statements.holdQueueConfig(db).text, [name])
+    if (rows[0] === undefined) return false
     const given = Object.entries(changes).filter(([, value]) => value !== undefined)
-    const config: QueueConfig = { ...before, ...Object.fromEntries(given) }
+    const config: QueueConfig = { ...rows[0], ...Object.fromEntries(given) }
     checkWatermark(config)
-    await tx.run(configureStatement(db), [
-      ...[name, config.maxQueueDepth, config.highWatermark, config.onFull],
-      ...[config.batchSize, config.processingInterval, config.persistenceThreshold],
+    await tx.run(statements.configureQueue(db), [
+      name,
+      config.maxQueueDepth,
+      config.highWatermark,
+      config.onFull,
+      config.batchSize,
+      config.processingInterval,
+      config.persistenceThreshold,
     ])
     return true
   })
 }
 
-async function holdConfig(
-  tx: Connection,
-  db: { readonly schema: string },
-  name: string,
-): Promise<QueueConfig | undefined> {
-  const [row] = await tx.run<ConfigRow>(holdStatement(db), [name])
-  if (row === undefined) return undefined
-  const [maxQueueDepth, highWatermark, onFull, batchSize, processingInterval, persistenceThreshold] = row
-  return { maxQueueDepth, highWatermark, onFull, batchSize, processingInterval, persistenceThreshold }
+interface QueuesWanted {
+  readonly name: string | null
+  readonly above: number
+  readonly below: number
+  readonly order: 'asc' | 'desc'
+  readonly limit: number
+  readonly offset: number
+}
+
+async function readQueues(
+  reader: Reader,
+  { name, above, below, order, limit, offset }: QueuesWanted,
+): Promise<Omit<Queue, keyof QueuedPage>[]> {
+  const values = [name, above, below, order === 'asc' ? 1 : -1, limit, offset, depthMax]
+  const { rows } = await reader.query<QueueRow>(statements.readQueues(reader).text, values)
+  return rows.map(fromRow)
 }
 
 function fromRow(row: QueueRow): Omit<Queue, keyof QueuedPage> {
-  const [no, subscriptionId, name, via, storage, status, config, lastId, ...rest] = row
-  const [processed, errors, timed, executionMs, depth, backpressure, drainedAt, createdAt, updatedAt] = rest
+  const { config, processed, errors, timed, executionMs, backpressure, ...queue } = row
   const { on_full: onFull, storage: _, ...limits } = config
   return {
-    ...{ no, subscriptionId, name, via, storage, status, drainedAt, createdAt, updatedAt },
-    // Upkeep measures only what is in the database.
-    backpressure: storage === 'memory' ? pressureAt(depth, limits) : backpressure,
+    ...queue,
+    // Upkeep measures only queues in the database.
+    backpressure: queue.storage === 'memory' ? pressureAt(queue.depth, limits) : backpressure,
     config: { ...limits, onFull },
-    checkpointId: lastId,
     totals: { processed, errors, averageMs: timed === 0 ? 0 : Math.round(executionMs / timed) },
-    depth,
-    isDepthExact: depth < depthMax,
+    isDepthExact: queue.depth < depthMax,
   }
 }
-
-const depthMax = 10_000
 
 type Limits = Pick<QueueConfig, 'maxQueueDepth' | 'highWatermark'>
 
@@ -139,67 +159,14 @@ function pressureAt(depth: number, { maxQueueDepth, highWatermark }: Limits): Pr
   return highWatermark !== null && depth >= highWatermark ? 'high' : 'none'
 }
 
-const select = `select s.no, s.id, s.name, s.via, s.storage, s.status, __schema__.queue_config(s),
-    case when s.storage = 'memory' then nullif(m.checkpoint, 0) else t.last_id end, t.processed,
-    t.errors, t.timed, t.execution_ms, __schema__.queue_depth(s.no, ${depthMax}), coalesce(p.level, 'none'), s.drained_at,
-    s.created_at, s.updated_at
-  from __schema__.subscriptions s
-  join __schema__.queue_totals t on t.subscription = s.no
-  left join __schema__.queue_pressure p on p.subscription = s.no
-  left join __schema__.memory_queues m on m.subscription = s.no
-  where s.status <> 'deleted'`
-
-const getStatement = defineStatement('get_queue', `${select} and s.name = $1`)
-const pageStatements = {
-  asc: defineStatement('list_queues', `${select} and s.no > $1 order by s.no limit $2 offset $3`),
-  desc: defineStatement('list_queues_desc', `${select} and s.no < $1 order by s.no desc limit $2 offset $3`),
+interface QueueRow extends Omit<Queue, keyof QueuedPage | 'config' | 'totals' | 'isDepthExact'> {
+  readonly config: Omit<QueueConfig, 'onFull'> & {
+    readonly on_full: QueueConfig['onFull']
+    readonly storage: QueueStorage
+  }
+  readonly processed: number
+  readonly errors: number
+  /** Attempts whose duration is known. */
+  readonly timed: number
+  readonly executionMs: number
 }
-const countStatement = defineStatement(
-  'count_queues',
-  `select count(*)::int from __schema__.subscriptions s where s.status <> 'deleted'`,
-)
-
-const holdStatement = defineStatement(
-  'hold_queue',
-  `select s.max_depth, s.high_watermark, s.on_full, s.batch_size, s.processing_interval_ms, s.persistence_threshold
-  from __schema__.subscriptions s
-  where s.name = $1 and s.status <> 'deleted'
-  for update`,
-)
-
-const configureStatement = defineStatement(
-  'configure_queue',
-  `update __schema__.subscriptions s
-  set max_depth = $2, high_watermark = $3, on_full = $4, batch_size = $5, processing_interval_ms = $6,
-    persistence_threshold = $7, updated_at = __schema__.clock()
-  where s.name = $1 and s.status <> 'deleted'`,
-)
-
-type ConfigRow = [
-  maxQueueDepth: number | null,
-  highWatermark: number | null,
-  onFull: QueueConfig['onFull'],
-  batchSize: number | null,
-  processingInterval: number | null,
-  persistenceThreshold: number | null,
-]
-
-type QueueRow = [
-  no: number,
-  id: string,
-  name: string,
-  via: Subscription['via'],
-  storage: QueueStorage,
-  status: SubscriptionStatus,
-  config: Omit<QueueConfig, 'onFull'> & { on_full: QueueConfig['onFull']; storage: QueueStorage },
-  lastId: number | null,
-  processed: number,
-  errors: number,
-  timed: number,
-  executionMs: number,
-  depth: number,
-  backpressure: PressureLevel,
-  drainedAt: Date | null,
-  createdAt: Date,
-  updatedAt: Date,
-]

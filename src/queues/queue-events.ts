@@ -1,19 +1,19 @@
 import { badOption, checkWhole, limitMax } from '../core/paging.ts'
 import type { Reader } from '../core/reader.ts'
 import { numberArray } from '../db/array.ts'
-import { defineStatement } from '../db/database.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
-import { type EventRow, eventColumns, eventFromRow } from '../engine/event-row.ts'
+import { type EventRow, eventFromRow } from '../engine/event-row.ts'
+import * as statements from './queue-event-statements.ts'
 
-/** An event that waits in a queue or is being attempted, and how that has gone so far. */
+/** An event that waits in a queue or is being attempted, and how its attempts have gone so far. */
 export interface QueuedEvent {
   readonly event: StoredEvent
-  /** Left out: what came before it on the page was large enough. */
+  /** The events before it on the page were large enough. */
   readonly isPayloadLeftOut: boolean
   readonly retryCount: number
   readonly lastError: string | null
   readonly lastErrorAt: Date | null
-  /** Null: it is not being attempted. */
+  /** Null: no attempt is under way. */
   readonly processingStartedAt: Date | null
 }
 
@@ -28,11 +28,12 @@ export interface QueuedPaging {
 }
 
 /**
- * What waits in a queue or is leased: first what is out or can go, by age, then what waits behind in lanes, then what has
- * just come in, then what is in memory as last persisted. Each by an index, so that a page costs the same however much waits; a queue that moves meanwhile moves.
+ * The deliveries of a queue: first those in runs, by age, then those that wait in lanes, then those in the inbox, then those
+ * in memory as last persisted. An index finds each, so a page costs the same however much waits. Deliveries that move between
+ * two pages may be missing or appear twice.
  */
 export async function listQueueEvents(
-  reader: Pick<Reader, 'run' | 'schema'>,
+  reader: Reader,
   queue: number,
   paging: QueuedPaging,
 ): Promise<QueuedPage> {
@@ -48,9 +49,9 @@ export async function listQueueEvents(
   }
 }
 
-/** The first events of several queues, by queue: payloads are left out beyond what one page may have in all. */
+/** The first events of several queues, by queue. One page's limit on payloads holds for all of them together. */
 export async function listFirstEvents(
-  reader: Pick<Reader, 'run' | 'schema'>,
+  reader: Reader,
   queues: readonly number[],
   { limit }: { readonly limit: number },
 ): Promise<Map<number, QueuedPage>> {
@@ -64,7 +65,7 @@ export async function listFirstEvents(
   }
   const found = await readQueued(reader, places)
   const page = (queue: number): QueuedPage => ({
-    events: found.filter((one) => one.queue === queue).map(({ queued }) => queued),
+    events: found.filter((item) => item.queue === queue).map(({ queued }) => queued),
     nextCursor: cursors.get(queue) ?? null,
   })
   return new Map(queues.map((queue) => [queue, page(queue)]))
@@ -75,20 +76,32 @@ interface QueuedPlace {
   readonly id: number
 }
 
-/** Where a page ended: the source, the row in it, and how many of that row's deliveries were shown. */
+/** Where a page ended: the source, the key (a, b) of the row in it, and how many deliveries of that row were shown. */
 type Place = readonly [source: number, a: string, b: string, shown: number]
 
+/** Where deliveries are looked for, and the key at which each source begins. */
+const sources = [
+  { statement: statements.queueRuns, beginning: ['0', '0'] },
+  { statement: statements.queueLanes, beginning: ['', '0'] },
+  { statement: statements.queueInbox, beginning: ['0', '0'] },
+  { statement: statements.queueMemory, beginning: ['0', '0'] },
+] as const
+const firstPlace: Place = [0, '0', '0', 0]
+
+type SourceRow = [a: string, b: string, eventIds: number[]]
+
 async function walk(
-  reader: Pick<Reader, 'run' | 'schema'>,
+  reader: Reader,
   queue: number,
   { limit, cursor }: QueuedPaging,
 ): Promise<{ ids: number[]; next: Place | null }> {
   const ids: number[] = []
   if (limit === 0) return { ids, next: null }
-  const [first, a, b, shown] = cursor === undefined ? beginning : decode(queue, cursor)
-  for (const [source, statement] of sources.entries()) {
+  const [first, a, b, shown] = cursor === undefined ? firstPlace : decode(queue, cursor)
+  for (const [source, { statement, beginning }] of sources.entries()) {
     if (source < first) continue
-    const from = source === first ? [a, b] : (beginnings[source] as readonly string[])
+    const from = source === first ? [a, b] : beginning
+    // Prepared: a list of queues runs these statements for each of its queues.
     const rows = await reader.run<SourceRow>(statement(reader), [queue, ...from, limit + 1])
     for (const [rowA, rowB, eventIds] of rows) {
       const start = source === first && rowA === a && rowB === b ? shown : 0
@@ -102,75 +115,13 @@ async function walk(
   return { ids, next: null }
 }
 
-const beginnings = [
-  ['0', '0'],
-  ['', '0'],
-  ['0', '0'],
-  ['0', '0'],
-]
-const beginning: Place = [0, '0', '0', 0]
-
-type SourceRow = [a: string, b: string, eventIds: number[]]
-
-const runsStatement = defineStatement(
-  'queue_runs',
-  `select r.first_id::text, r.id::text, r.event_ids
-  from (
-    (select r.first_id, r.id, r.event_ids from __schema__.runs r
-     where r.subscription = $1 and r.state = 'ready' and r.first_id >= $2::bigint and (r.first_id, r.id) >= ($2::bigint, $3::bigint)
-     order by r.first_id, r.id limit $4)
-    union all
-    (select r.first_id, r.id, r.event_ids from __schema__.runs r
-     where r.subscription = $1 and r.state = 'leased' and (r.first_id, r.id) >= ($2::bigint, $3::bigint)
-     order by r.first_id, r.id limit $4)
-    union all
-    (select r.first_id, r.id, r.event_ids from __schema__.runs r
-     where r.subscription = $1 and r.state in ('deferred', 'delayed', 'held', 'gated', 'blocked') and r.first_id >= $2::bigint
-       and (r.first_id, r.id) >= ($2::bigint, $3::bigint)
-     order by r.first_id, r.id limit $4)
-  ) as r
-  order by r.first_id, r.id
-  limit $4`,
-)
-
-const lanesStatement = defineStatement(
-  'queue_lanes',
-  `select q.ordering_key, q.position::text, q.event_ids
-  from __schema__.lane_queue q
-  where q.subscription = $1 and (q.ordering_key, q.position) >= ($2::text, $3::bigint)
-  order by q.ordering_key, q.position
-  limit $4`,
-)
-
-const inboxStatement = defineStatement(
-  'queue_inbox',
-  `select i.xid::text, i.id::text, i.event_ids
-  from __schema__.inbox i
-  where i.subscription = $1 and i.event_ids is not null and (i.xid, i.id) >= ($2::text::xid8, $3::bigint)
-  order by i.xid, i.id
-  limit $4`,
-)
-
-/** Of a queue in memory, as it was last persisted. */
-const memoryStatement = defineStatement(
-  'queue_memory',
-  `select m.event_id::text, '0', array[m.event_id]
-  from __schema__.memory_events m
-  left join __schema__.memory_queues q on q.subscription = m.subscription
-  where m.subscription = $1 and m.event_id >= $2::bigint and $3::bigint = 0 and m.event_id > coalesce(q.checkpoint, 0)
-  order by m.event_id
-  limit $4`,
-)
-
-const sources = [runsStatement, lanesStatement, inboxStatement, memoryStatement]
-
-/** In the order given. Payloads beyond 4 MB in all are left out, except the first. */
+/** In the order given. */
 async function readQueued(
-  reader: Pick<Reader, 'run' | 'schema'>,
+  reader: Reader,
   places: readonly QueuedPlace[],
 ): Promise<{ queue: number; queued: QueuedEvent }[]> {
   if (places.length === 0) return []
-  const rows = await reader.run<QueuedRow>(readStatement(reader), [
+  const rows = await reader.run<QueuedRow>(statements.readQueueEvents(reader), [
     numberArray(places.map(({ queue }) => queue)),
     numberArray(places.map(({ id }) => id)),
   ])
@@ -179,41 +130,15 @@ async function readQueued(
       queue,
       queued: {
         event: eventFromRow(event),
-        ...{ isPayloadLeftOut, retryCount, lastError, lastErrorAt, processingStartedAt },
+        isPayloadLeftOut,
+        retryCount,
+        lastError,
+        lastErrorAt,
+        processingStartedAt,
       },
     }),
   )
 }
-
-const readStatement = defineStatement(
-  'queue_events',
-  `with asked as materialized (
-    select u.queue, u.id, u.place from unnest($1::int[], $2::bigint[]) with ordinality as u(queue, id, place)
-  ),
-  found as materialized (
-    select e.id, e.type, e.title, e.description, e.tags, e.payload, e.ordering_key, e.concurrency_key, e.version, e.source,
-      e."timestamp", e.correlation_id, e.causation_id, e.traceparent, e.run_at, e.expires_at, e.max_retries, e.attributes,
-      e.created_at, d.failures, d.last_error, d.last_error_at, d.leased_at, a.queue, a.place
-    from asked a
-    join __schema__.events e on e.id = a.id
-    join __schema__.delivery_states($2::bigint[]) as d on d.event_id = e.id and d.subscription = a.queue
-    where e.id = any($2::bigint[])
-    union all
-    select m.event_id, m.type, m.title, m.description, null, m.payload, m.ordering_key, null, m.version, m.source,
-      m."timestamp", m.correlation_id, m.causation_id, m.traceparent, null, null, m.max_retries, m.attributes,
-      m.created_at, m.failures, m.last_error, m.last_error_at, null, a.queue, a.place
-    from asked a
-    join __schema__.memory_events m on m.subscription = a.queue and m.event_id = a.id
-  ),
-  stored as materialized (
-    select e.*, sum(octet_length(e.payload)) over (order by e.place) - octet_length(e.payload) as before
-    from found e
-  )
-  select e.queue, e.before >= 4194304, e.failures, e.last_error, e.last_error_at, e.leased_at,
-    ${eventColumns.replace('e.payload,', `case when e.before < 4194304 then e.payload else 'null' end,`)}
-  from stored e
-  order by e.place`,
-)
 
 type QueuedRow = [
   queue: number,
@@ -229,7 +154,7 @@ function encode(queue: number, place: Place): string {
   return Buffer.from(JSON.stringify([...place, queue])).toString('base64url')
 }
 
-/** Whatever else was encoded into it, only what has the form of a place reaches a statement. */
+/** A cursor may have been forged: only a well-formed place reaches a statement. */
 function decode(queue: number, cursor: string): Place {
   const place = parse(Buffer.from(cursor, 'base64url').toString())
   const [source, a, b, shown, cursorQueue] = Array.isArray(place) ? place : []

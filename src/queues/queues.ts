@@ -27,11 +27,11 @@ const listedEventsDefault = 10
 export interface QueuesParts {
   readonly db: Database
   readonly subscriptions: SubscriptionCache
-  /** The queues that this process has in memory. */
+  /** Memory queues of this process. */
   readonly memory: Pick<Memory, 'checkpoint'>
 }
 
-/** What waits for each subscription, by the subscription's name: its state, and what an operator can do to it. */
+/** The queues of all subscriptions, by name: their state, and what an operator can do to them. */
 export class Queues {
   readonly #db: Database
   readonly #subscriptions: SubscriptionCache
@@ -43,14 +43,14 @@ export class Queues {
     this.#memory = memory
   }
 
-  /** In the order in which they were made, each with its first events. */
+  /** In the order in which their subscriptions were made, each with its first events. */
   async list(paging: Paging = {}, options: { readonly eventsMax?: number } = {}): Promise<QueuePage> {
     checkOptions(options, { eventsMax: true }, 'a list of queues')
     const { eventsMax = listedEventsDefault } = options
     return listQueues(this.#db, paging, { eventsMax })
   }
 
-  /** With a page of its events. Throws NOT_FOUND. */
+  /** A queue with a page of its events. Throws NOT_FOUND. */
   async get(name: string, paging: Partial<QueuedPaging> = {}): Promise<Queue> {
     checkOptions(paging, { limit: true, cursor: true }, 'a queue')
     const { limit = eventsDefault, cursor } = paging
@@ -59,7 +59,7 @@ export class Queues {
     return found
   }
 
-  /** What is left out stays as it is; null takes a limit away. */
+  /** Options that are left out stay as they are; null takes a limit away. */
   async configure(name: string, changes: QueueOptions): Promise<Queue> {
     checkOptions(changes, queueOptions, 'a queue')
     defineQueue(changes)
@@ -68,7 +68,7 @@ export class Queues {
     return this.get(name)
   }
 
-  /** No attempt begins any more, anywhere; what is owed to it is held. */
+  /** No attempt begins any more, in any process; deliveries are held. */
   pause(name: string): Promise<Queue> {
     return this.#become(name, 'paused')
   }
@@ -77,26 +77,23 @@ export class Queues {
     return this.#become(name, 'active')
   }
 
-  /** What waits is finished, then it says when that was (`drainedAt`); what comes meanwhile is refused or held. */
+  /** Finishes what waits, and then sets `drainedAt`. Events published meanwhile are refused or held. */
   drain(name: string): Promise<Queue> {
     return this.#become(name, 'draining')
   }
 
-  /** Records its state now. */
+  /** Records how far the queue has come. */
   async checkpoint(name: string): Promise<Checkpoint> {
     const { no, storage } = await this.#subscriptions.current(name)
-    if (storage === 'memory') return this.#checkpointMemory(no, name)
+    if (storage === 'memory') {
+      // Only the process that has the queue in memory knows its state.
+      const made = await this.#memory.checkpoint(no)
+      if (made === undefined) throw new PosthornError('QUEUE_ELSEWHERE', { queue: name })
+      return made
+    }
     const { checkpoints } = await checkpoint(this.#db, { queues: [no], reason: 'requested' })
-    const [made] = checkpoints
-    if (made === undefined) throw notFound(name)
-    return made
-  }
-
-  /** Only the process that has it knows its state. */
-  async #checkpointMemory(no: number, name: string): Promise<Checkpoint> {
-    const made = await this.#memory.checkpoint(no)
-    if (made === undefined) throw new PosthornError('QUEUE_ELSEWHERE', { queue: name })
-    return made
+    if (checkpoints[0] === undefined) throw notFound(name)
+    return checkpoints[0]
   }
 
   async checkpoints(name: string, filter?: CheckpointFilter): Promise<CheckpointPage> {
@@ -111,7 +108,7 @@ export class Queues {
 
   async #become(name: string, status: 'active' | 'paused' | 'draining'): Promise<Queue> {
     const { id } = await this.#subscriptions.current(name)
-    // To drain what drains already would move its goal.
+    // A second drain would move the fence up to which the queue is drained.
     await this.#subscriptions.change({ id, versions: null }, (before) =>
       status === 'draining' && before.status === 'draining' ? {} : { status },
     )

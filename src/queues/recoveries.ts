@@ -1,9 +1,10 @@
 import { checkPaging, type Paging, pagingOptions, uuidForm } from '../core/paging.ts'
 import { readAtOnce } from '../core/reader.ts'
-import { type Database, defineStatement } from '../db/database.ts'
+import type { Database } from '../db/database.ts'
 import { checkOptions } from '../domain/known-names.ts'
+import * as statements from './record-statements.ts'
 
-/** What a process that started found unfinished in a queue. */
+/** Unfinished deliveries of a queue that a process found when it started. */
 export interface Recovery {
   readonly id: string
   readonly queue: string
@@ -16,53 +17,28 @@ export interface Recovery {
   readonly status: 'running' | 'completed' | 'failed'
 }
 
-/** Records, for each of these queues that has something unfinished which nobody is at, that a start has found it. */
-export async function recordRecoveries(
-  db: Database,
-  { queues, worker }: { readonly queues: readonly number[]; readonly worker: string },
-): Promise<Recovery[]> {
-  const rows = await db.once<RecoveryRow>(recordStatement(db), [queues, worker, depthMax], {
-    indexPlans: true,
-  })
-  return rows.map(fromRow)
-}
-
-const depthMax = 10_000
-
-/**
- * What somebody else is at is not recovered: whoever was heard of lately, and is not the one who starts. Nothing has to be
- * loaded, so it is complete as soon as it is known.
- */
-const recordStatement = defineStatement(
-  'record_recoveries',
-  `insert into __schema__.queue_recoveries as r (id, queue_id, worker, checkpoint_id, events_recovered, recovery_start_time,
-    recovery_complete_time, status)
-  select __schema__.uuid_v7(), s.name, $2, t.last_id::text, f.unfinished, __schema__.clock(), __schema__.clock(), 'completed'
-  from __schema__.subscriptions s
-  join __schema__.queue_totals t on t.subscription = s.no
-  cross join lateral (
-    select __schema__.queue_depth(s.no, $3) - (
-      select coalesce(sum(cardinality(l.event_ids)), 0)
-      from (
-        select o.event_ids, o.worker, o.leased_until from __schema__.runs o
-        where o.subscription = s.no and o.state = 'leased'
-        limit $3
-      ) as l
-      join __schema__.workers w on w.no = l.worker
-      where l.leased_until > __schema__.clock() and w.seen_at > __schema__.clock() - interval '15 s' and w.name <> $2
-    ) as unfinished
-  ) as f
-  where s.no = any($1::int[]) and s.status <> 'deleted' and s.storage = 'database' and f.unfinished > 0
-  returning r.id, r.queue_id, r.worker, r.checkpoint_id, r.events_recovered, r.recovery_start_time, r.recovery_complete_time,
-    r.status`,
-)
-
 export interface RecoveryPage {
   readonly recoveries: readonly Recovery[]
   readonly nextCursor: string | null
 }
 
-/** The oldest first, unless asked otherwise. */
+const depthMax = 10_000
+
+/** Records a recovery for each of these queues that has unfinished deliveries which no live worker has leased. */
+export async function recordRecoveries(
+  db: Database,
+  { queues, worker }: { readonly queues: readonly number[]; readonly worker: string },
+): Promise<Pick<Recovery, 'queue' | 'checkpointId' | 'eventsRecovered'>[]> {
+  return db.transaction(
+    async (tx) => {
+      const { text } = statements.recordRecoveries(db)
+      return (await tx.query<Recovery>(text, [queues, worker, depthMax])).rows
+    },
+    { indexPlans: true },
+  )
+}
+
+/** The oldest first by default. */
 export async function listRecoveries(
   db: Database,
   queue: string,
@@ -71,48 +47,11 @@ export async function listRecoveries(
   checkOptions(paging, pagingOptions, 'a list of recoveries')
   const { limit, offset, after, order, cursorAt } = checkPaging('recoveries', { ...paging, queue }, uuidForm)
   return readAtOnce(db, async (reader) => {
-    const rows = await reader.run<RecoveryRow>(listStatements[order](db), [queue, after, limit + 1, offset])
-    const recoveries = rows.slice(0, limit).map(fromRow)
+    const list = order === 'asc' ? statements.listRecoveries : statements.listRecoveriesDescending
+    const { rows } = await reader.query<Recovery>(list(db).text, [queue, after, limit + 1, offset])
+    const recoveries = rows.slice(0, limit)
     const last = recoveries.at(-1)
-    return {
-      recoveries,
-      nextCursor: rows.length > limit && last !== undefined ? cursorAt(last.id) : null,
-    }
+    const nextCursor = rows.length > limit && last !== undefined ? cursorAt(last.id) : null
+    return { recoveries, nextCursor }
   })
-}
-
-/** Of this subscription, and not of one before it with the same name. */
-const list = (name: string, comparison: string, order: string) =>
-  defineStatement(
-    name,
-    `select r.id, r.queue_id, r.worker, r.checkpoint_id, r.events_recovered, r.recovery_start_time, r.recovery_complete_time,
-    r.status
-  from __schema__.queue_recoveries r
-  join __schema__.event_queue_state q on q.id = r.queue_id
-  where r.queue_id = $1 and r.recovery_start_time >= q.created_at and ($2::uuid is null or r.id ${comparison} $2::uuid)
-  order by r.id ${order}
-  limit $3 offset $4`,
-  )
-const listStatements = {
-  asc: list('list_recoveries', '>', 'asc'),
-  desc: list('list_recoveries_desc', '<', 'desc'),
-}
-
-type RecoveryRow = [
-  id: string,
-  queue: string,
-  worker: string,
-  checkpointId: string | null,
-  eventsRecovered: number,
-  startedAt: Date,
-  completedAt: Date | null,
-  status: Recovery['status'],
-]
-
-function fromRow(row: RecoveryRow): Recovery {
-  const [id, queue, worker, checkpointId, eventsRecovered, startedAt, completedAt, status] = row
-  return {
-    ...{ id, queue, worker, eventsRecovered, startedAt, completedAt, status },
-    checkpointId: checkpointId === null ? null : Number(checkpointId),
-  }
 }

@@ -6,36 +6,25 @@ import { gzip } from 'node:zlib'
 import { PosthornError } from '../errors.ts'
 import type { Archive, AuditText } from './prune-audit.ts'
 
-export interface ArchiveRequest {
-  readonly directory: string
-  /** What the names of files begin with. */
-  readonly prefix: string
-  readonly records: readonly AuditText[]
-}
-
-/** Writes audit records to files in the directory; null: there is none, so they are not archived. */
+/** Writes audit records to files in the directory. Null: no directory is set, and nothing is archived. */
 export function archiver(directory: string | undefined): Archive | null {
   if (directory === undefined) return null
-  return async ({ schema }, records) => {
-    await archive({ directory, prefix: `${schema.replaceAll('"', '')}-audit`, records })
-  }
+  return ({ schema }, records) => archive(directory, `${schema.replaceAll('"', '')}-audit`, records)
 }
 
 /**
- * Writes records to a file of their own, one JSON text a line, compressed. The file gets its name only once all of it is on
- * the disk. No file is ever written over: after a database was restored the same ids may come again. Throws ARCHIVE_FAILED.
+ * Writes records to a new compressed file, one JSON text a line. The file gets its name only when all of it is on the disk.
+ * No file is ever overwritten: after a database was restored the same ids may come again. Throws ARCHIVE_FAILED.
  */
-export async function archive({ directory, prefix, records }: ArchiveRequest): Promise<string> {
-  const ids = records.map(({ id }) => id)
-  const name = `${prefix}-${digits(ids[0])}-${digits(ids.at(-1))}-${randomBytes(4).toString('hex')}.jsonl.gz`
-  const path = join(directory, name)
+async function archive(directory: string, prefix: string, records: readonly AuditText[]): Promise<void> {
+  const [first, last] = [records[0], records.at(-1)].map((record) => digits(record?.id))
+  const name = `${prefix}-${first}-${last}-${randomBytes(4).toString('hex')}.jsonl.gz`
   const unfinished = join(directory, `.${name}.tmp`)
   try {
     await mkdir(directory, { recursive: true })
     await writeDurably(unfinished, await compress(records.map(({ text }) => `${text}\n`).join('')))
-    await rename(unfinished, path)
+    await rename(unfinished, join(directory, name))
     await syncDirectory(directory)
-    return path
   } catch (error) {
     await rm(unfinished, { force: true }).catch(() => undefined)
     const reason = error instanceof Error ? error.message : String(error)
@@ -55,7 +44,7 @@ async function writeDurably(path: string, bytes: Buffer): Promise<void> {
   }
 }
 
-/** So that the new name outlives a crash of the machine. Windows has no such thing, and needs none. */
+/** Makes the new name outlive a crash of the machine. Windows cannot do this, and need not. */
 async function syncDirectory(directory: string): Promise<void> {
   if (process.platform === 'win32') return
   const handle = await open(directory, 'r')
@@ -66,7 +55,7 @@ async function syncDirectory(directory: string): Promise<void> {
   }
 }
 
-/** In the order of their names files are in the order of their ids. */
+/** Padded, so that files sorted by name are sorted by id. */
 function digits(id: number | undefined): string {
   return String(id).padStart(16, '0')
 }

@@ -3,14 +3,18 @@ import type { Database } from '../db/database.ts'
 import type { RetentionConfig } from '../domain/retention.ts'
 import { listEventTypes } from '../events/event-type.ts'
 import { countRemovals } from './audit-statements.ts'
-import { countOldLetters } from './dead-letter-statements.ts'
 import { countFinished } from './event-statements.ts'
 import { chooseOldEvents } from './prune-events.ts'
+import { countOldDeadLetters } from './prune-statements.ts'
+
+interface Count {
+  readonly count: number
+}
 
 export interface Prunable {
   readonly deadLetters: number
   readonly events: number
-  /** Events that are gone already, whose audit would follow. */
+  /** Events that are gone already and whose audit would go. */
   readonly auditedEvents: number
 }
 
@@ -20,12 +24,12 @@ export async function countPrunable(db: Database, config: RetentionConfig): Prom
   for (const { type, keepMs } of await listEventTypes(db)) {
     if (keepMs !== null) events += await countOldEvents(db, { type, keepMs })
   }
-  const [letters] = await db.run<[count: number]>(countOldLetters(db), [config.keepDeadLettersMs])
-  const [removals] = await db.run<[count: number]>(countRemovals(db), [config.keepAuditMs])
-  return { deadLetters: letters?.[0] ?? 0, events, auditedEvents: removals?.[0] ?? 0 }
+  const letters = await db.query<Count>(countOldDeadLetters(db).text, [config.keepDeadLettersMs])
+  const removals = await db.query<Count>(countRemovals(db).text, [config.keepAuditMs])
+  return { deadLetters: letters.rows[0]?.count ?? 0, events, auditedEvents: removals.rows[0]?.count ?? 0 }
 }
 
-/** Looks through the events in the same steps as pruning does. */
+/** Reads the events in the same steps as pruning does. */
 async function countOldEvents(
   db: Database,
   { type, keepMs }: { readonly type: string | null; readonly keepMs: number },
@@ -36,8 +40,8 @@ async function countOldEvents(
     const found = await db.transaction(
       async (tx) => {
         const old = await chooseOldEvents(tx, db, { type, keepMs, after })
-        const [row] = await tx.run<[count: number]>(countFinished(db), [numberArray(old.eventIds), keepMs])
-        return { ...old, finished: row?.[0] ?? 0 }
+        const { rows } = await tx.query<Count>(countFinished(db).text, [numberArray(old.eventIds), keepMs])
+        return { ...old, finished: rows[0]?.count ?? 0 }
       },
       { indexPlans: true, hashJoins: true, readOnly: true },
     )

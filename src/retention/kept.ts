@@ -1,15 +1,14 @@
-import type { Database, defineStatement } from '../db/database.ts'
+import type { Database } from '../db/database.ts'
 import { keepIdempotencyKeysMs, keepRecordsMs, type RetentionConfig } from '../domain/retention.ts'
 import type { EventType } from '../events/event-type.ts'
 import { archiver } from './archive.ts'
 import { pruneAudit } from './prune-audit.ts'
-import { pruneDeadLetters } from './prune-dead-letters.ts'
-import { pruneEvents, pruneEventsOfType, walkOf } from './prune-events.ts'
+import { pruneEvents, walkOf } from './prune-events.ts'
 import { laneWalk, pruneLanes } from './prune-lanes.ts'
-import type { PruneRequest, PruneStep } from './prune-step.ts'
-import * as records from './record-statements.ts'
+import { pruneDeadLetters, removeOldRecords } from './prune-statements.ts'
+import type { PruneRequest, PruneStep } from './prune-walk.ts'
 
-/** One table whose rows go when their time is over, with what depends on them. */
+/** A table whose rows go when their time is over, together with the rows that depend on them. */
 export interface Kept {
   readonly table: string
   readonly keepMs: number
@@ -28,37 +27,50 @@ export function whatIsKept(config: RetentionConfig, types: readonly EventType[])
   const longestMs = Math.max(keepFinishedMs, keepAuditMs, keepDeadLettersMs)
   const archive = archiver(archiveDirectory)
   return [
-    { table: 'dead_letters', keepMs: keepDeadLettersMs, prune: pruneDeadLetters },
+    { table: 'dead_letters', keepMs: keepDeadLettersMs, prune: pruneOldDeadLetters },
     ...types.flatMap(eventsOfType),
     { table: 'events', keepMs: keepFinishedMs, prune: pruneEvents, walk: walkOf(null) },
     { table: 'audit', keepMs: keepAuditMs, prune: (db, { keepMs }) => pruneAudit(db, { keepMs, archive }) },
-    { table: 'admin_log', keepMs: keepRecordsMs, prune: inBatches(records.pruneAdminLog) },
-    { table: 'replays', keepMs: keepRecordsMs, prune: inBatches(records.pruneReplays) },
-    { table: 'queue_checkpoints', keepMs: keepRecordsMs, prune: inBatches(records.pruneCheckpoints) },
-    { table: 'queue_recoveries', keepMs: keepRecordsMs, prune: inBatches(records.pruneRecoveries) },
-    { table: 'workers', keepMs: longestMs, prune: inBatches(records.pruneWorkers) },
+    records('admin_log', keepRecordsMs),
+    records('replays', keepRecordsMs),
+    records('queue_checkpoints', keepRecordsMs),
+    records('queue_recoveries', keepRecordsMs),
+    records('workers', longestMs),
     { table: 'lane_counters', keepMs: keepRecordsMs, prune: pruneLanes, walk: laneWalk },
-    {
-      table: 'idempotency_keys',
-      keepMs: keepIdempotencyKeysMs,
-      prune: inBatches(records.pruneIdempotencyKeys),
-    },
+    records('idempotency_keys', keepIdempotencyKeysMs),
   ]
+}
+
+const lettersMax = 500
+/** One snapshot can have a megabyte. */
+const snapshotBytesMax = 16 * 2 ** 20
+
+async function pruneOldDeadLetters(db: Database, { keepMs }: PruneRequest): Promise<PruneStep> {
+  return db.transaction(
+    async (tx) => {
+      const values = [keepMs, lettersMax, snapshotBytesMax]
+      const { rows } = await tx.query<PruneStep>(pruneDeadLetters(db).text, values)
+      return rows[0] as PruneStep
+    },
+    { indexPlans: true },
+  )
 }
 
 function eventsOfType({ type, keepMs }: EventType): Kept[] {
   if (keepMs === null) return []
-  const prune: Kept['prune'] = (db, { turn }) => pruneEventsOfType(db, { type, turn })
+  const prune: Kept['prune'] = (db, request) => pruneEvents(db, { ...request, type })
   return [{ table: 'events', keepMs, prune, walk: walkOf(type) }]
 }
 
-const rowsMax = 1_000
+const recordsMax = 1_000
 
-/** For the tables whose rows go by one statement. */
-function inBatches(statement: ReturnType<typeof defineStatement>): Kept['prune'] {
-  return async (db, { keepMs }) => {
-    const [row] = await db.run<[removed: number]>(statement(db), [keepMs, rowsMax])
-    const removed = row?.[0] ?? 0
-    return { removed, more: removed === rowsMax }
-  }
+/** A table whose rows go by one statement. */
+function records(table: keyof typeof removeOldRecords, keepMs: number): Kept {
+  const statement = removeOldRecords[table]
+  const prune: Kept['prune'] = (db) =>
+    db.transaction(async (tx) => {
+      const { rowCount } = await tx.query(statement(db).text, [keepMs, recordsMax])
+      return { removed: rowCount ?? 0, more: rowCount === recordsMax }
+    })
+  return { table, keepMs, prune }
 }

@@ -1,14 +1,13 @@
 import { numberArray } from '../db/array.ts'
 import type { Connection, Database } from '../db/database.ts'
 import * as statements from './event-statements.ts'
-import type { PruneRequest, PruneStep } from './prune-step.ts'
-import { endStep, type Turn, takeWalk } from './retention-walk.ts'
+import { endStep, type PruneRequest, type PruneStep, takeWalk } from './prune-walk.ts'
 
-/** Events whose time may be over: those of a type that says how long it keeps them, or all whose type does not. */
 export interface OldEventsRequest {
+  /** A type with a time of its own; null: all types that have none. */
   readonly type: string | null
   readonly keepMs: number
-  /** Ids above this one. */
+  /** Look at higher ids only. */
   readonly after: number
 }
 
@@ -20,52 +19,32 @@ export interface OldEvents {
   readonly isOver: boolean
 }
 
-/** Of one step. A long payload is many rows of a table of its own, so the bytes of a step have a bound as well. */
+/** Bounds of one step. A long payload is many rows in PostgreSQL's side table, so the bytes have a bound as well. */
 const seenMax = 1_000
 const payloadBytesMax = 16 * 2 ** 20
-/** How long until old events that had to stay are looked at again. */
+/** After this time old events that had to stay are checked again. */
 const nextPassMs = 5 * 60_000
 
 export function walkOf(type: string | null): string {
   return type === null ? 'events' : `type:${type}`
 }
 
-/** Removes finished events whose type does not say how long they are kept. */
-export function pruneEvents(db: Database, { keepMs, turn }: PruneRequest): Promise<PruneStep> {
-  return prune(db, { type: null, turn, keepMsIn: async () => keepMs })
-}
-
-/** Every step asks the type how long it keeps its events: that may have changed since the list of types was read. */
-export function pruneEventsOfType(
-  db: Database,
-  { type, turn }: { readonly type: string; readonly turn: Turn },
-): Promise<PruneStep> {
-  const keepMsIn = async (tx: Connection) => {
-    const [row] = await tx.run<[keepMs: number | null]>(statements.keepMsOfType(db), [type])
-    return row?.[0] ?? null
-  }
-  return prune(db, { type, turn, keepMsIn })
-}
-
-interface PruneEventsRequest {
-  readonly type: string | null
-  readonly turn: Turn
-  /** Null: the type no longer says. */
-  readonly keepMsIn: (tx: Connection) => Promise<number | null>
-}
-
 /**
- * Sending an event again locks its row, and pruning skips locked rows. A statement of its own, after the locks, finds out
- * which events are finished.
+ * Removes finished events of the type, or of all types that have no time of their own. Every step reads the type's time again:
+ * it may have changed since the list of types was read. Sending an event again locks its row, and pruning skips locked rows;
+ * which events are finished is decided by a second statement, after the rows are locked.
  */
-function prune(db: Database, { type, turn, keepMsIn }: PruneEventsRequest): Promise<PruneStep> {
+export function pruneEvents(
+  db: Database,
+  { type = null, turn, ...request }: PruneRequest & { readonly type?: string | null },
+): Promise<PruneStep> {
   return db.transaction(
     async (tx) => {
       const walk = await takeWalk(tx, db, { name: walkOf(type), turn })
-      const keepMs = await keepMsIn(tx)
+      const keepMs = type === null ? request.keepMs : await keepMsOf(tx, db, type)
       if (walk === undefined || keepMs === null) return { removed: 0, more: false }
-      const request = { type, keepMs, after: walk.reached }
-      const { eventIds, reached, isOver } = await chooseOldEvents(tx, db, request)
+      const old = await chooseOldEvents(tx, db, { type, keepMs, after: walk.reached })
+      const { eventIds, reached, isOver } = old
       const removed = await removeFinished(tx, db, { eventIds, keepMs })
       const kept = walk.kept ?? eventIds.find((id) => !removed.has(id)) ?? null
       await endStep(tx, db, { name: walk.name, reached, kept, nextPassMs: isOver ? nextPassMs : null })
@@ -75,22 +54,29 @@ function prune(db: Database, { type, turn, keepMsIn }: PruneEventsRequest): Prom
   )
 }
 
-/** The next events that were published before the time for which they are kept. */
+/** Null: the type no longer has a time of its own. */
+async function keepMsOf(
+  tx: Connection,
+  db: { readonly schema: string },
+  type: string,
+): Promise<number | null> {
+  const { rows } = await tx.query<{ keepMs: number | null }>(statements.keepMsOfType(db).text, [type])
+  return rows[0]?.keepMs ?? null
+}
+
+/** The next events that were published longer ago than they are kept. */
 export async function chooseOldEvents(
   tx: Connection,
   db: { readonly schema: string },
   { type, keepMs, after }: OldEventsRequest,
 ): Promise<OldEvents> {
   const bounds = [after, keepMs, seenMax, payloadBytesMax]
-  const [row] =
+  const { rows } =
     type === null
-      ? await tx.run<OldEventsRow>(statements.chooseOldEvents(db), bounds)
-      : await tx.run<OldEventsRow>(statements.chooseOldOfType(db), [...bounds, type])
-  const [eventIds, reached, isOver] = row as OldEventsRow
-  return { eventIds, reached, isOver }
+      ? await tx.query<OldEvents>(statements.chooseOldEvents(db).text, bounds)
+      : await tx.query<OldEvents>(statements.chooseOldOfType(db).text, [...bounds, type])
+  return rows[0] as OldEvents
 }
-
-type OldEventsRow = [eventIds: number[], reached: number, isOver: boolean]
 
 async function removeFinished(
   tx: Connection,
@@ -98,9 +84,9 @@ async function removeFinished(
   { eventIds, keepMs }: { readonly eventIds: readonly number[]; readonly keepMs: number },
 ): Promise<Set<number>> {
   if (eventIds.length === 0) return new Set()
-  const locked = await tx.run<[id: number]>(statements.lockOldEvents(db), [numberArray(eventIds)])
-  if (locked.length === 0) return new Set()
-  const ids = numberArray(locked.map(([id]) => id))
-  const rows = await tx.run<[eventId: number]>(statements.removeFinished(db), [ids, keepMs])
-  return new Set(rows.map(([eventId]) => eventId))
+  const locked = await tx.query<{ id: number }>(statements.lockOldEvents(db).text, [numberArray(eventIds)])
+  if (locked.rows.length === 0) return new Set()
+  const ids = numberArray(locked.rows.map(({ id }) => id))
+  const { rows } = await tx.query<{ eventId: number }>(statements.removeFinished(db).text, [ids, keepMs])
+  return new Set(rows.map(({ eventId }) => eventId))
 }

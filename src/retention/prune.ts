@@ -2,8 +2,8 @@ import type { Database } from '../db/database.ts'
 import type { RetentionConfig } from '../domain/retention.ts'
 import { listEventTypes } from '../events/event-type.ts'
 import { type Kept, whatIsKept } from './kept.ts'
-import type { PruneStep } from './prune-step.ts'
-import { restartWalk, type Turn } from './retention-walk.ts'
+import { restartWalk } from './prune-statements.ts'
+import type { PruneStep, Turn } from './prune-walk.ts'
 
 export interface RetentionParts {
   readonly db: Database
@@ -18,27 +18,28 @@ export interface RetentionObserver {
   failed(error: unknown, table: string): void
 }
 
-/** One step for each table, for upkeep. A table that fails does not keep the others from their step. True: there is more. */
-export async function pruneOneStep({ db, config, observe }: RetentionParts): Promise<boolean> {
+/** One step for each table, for upkeep. If a table fails, the others have their step all the same. True: there is more. */
+export async function pruneOneStep(parts: RetentionParts): Promise<boolean> {
   let more = false
-  for (const kept of whatIsKept(config, await listEventTypes(db))) {
+  for (const kept of whatIsKept(parts.config, await listEventTypes(parts.db))) {
     try {
-      const step = await pruneStep(kept, { db, observe, turn: 'when due' })
+      const step = await pruneStep(kept, parts, 'when due')
       more = step.more || more
     } catch (error) {
-      observe.failed(error, kept.table)
+      parts.observe.failed(error, kept.table)
     }
   }
   return more
 }
 
-/** Removes all rows whose time is over, without pauses; the rows that went, by table. What went before an error stays removed. */
-export async function pruneAll({ db, config, observe }: RetentionParts): Promise<Record<string, number>> {
+/** Removes all rows whose time is over, without pauses, and counts them by table. After an error, what is gone is gone. */
+export async function pruneAll(parts: RetentionParts): Promise<Record<string, number>> {
+  const { db, config } = parts
   const removed: Record<string, number> = {}
   for (const kept of whatIsKept(config, await listEventTypes(db))) {
-    if (kept.walk !== undefined) await restartWalk(db, kept.walk)
+    if (kept.walk !== undefined) await db.run(restartWalk(db), [kept.walk])
     for (let more = true; more; ) {
-      const step = await pruneStep(kept, { db, observe, turn: 'now' })
+      const step = await pruneStep(kept, parts, 'now')
       for (const [table, rows] of rowsOf(kept, step)) removed[table] = (removed[table] ?? 0) + rows
       more = step.more
     }
@@ -46,13 +47,7 @@ export async function pruneAll({ db, config, observe }: RetentionParts): Promise
   return removed
 }
 
-interface StepTerms {
-  readonly db: Database
-  readonly observe: RetentionObserver
-  readonly turn: Turn
-}
-
-async function pruneStep(kept: Kept, { db, observe, turn }: StepTerms): Promise<PruneStep> {
+async function pruneStep(kept: Kept, { db, observe }: RetentionParts, turn: Turn): Promise<PruneStep> {
   const step = await kept.prune(db, { keepMs: kept.keepMs, turn })
   for (const [table, rows] of rowsOf(kept, step)) if (rows > 0) observe.pruned(table, rows)
   return step

@@ -5,25 +5,23 @@ import { integer } from '../domain/subscription.ts'
 import { readReason } from '../domain/text.ts'
 import { listEventTypes } from '../events/event-type.ts'
 import { recordAction } from '../keys/admin-log.ts'
+import { formerOwed } from './audit-statements.ts'
 import { countPrunable } from './count-prunable.ts'
-import { formerOwed } from './former-owed.ts'
 import { pruneAll, pruneOneStep, type RetentionParts } from './prune.ts'
+import { takePruneTurn } from './prune-statements.ts'
 import { type Purged, purge } from './purge.ts'
-import { takePruneTurn } from './retention-walk.ts'
 import { readStorage, type StoredTable } from './storage.ts'
 
-export type { RetentionObserver, RetentionParts } from './prune.ts'
-
 export interface PruneOptions {
-  /** Instead of the hub's `keepFinishedMs`, and of `keepAuditMs`, which is a day at least. Types keep their own. */
+  /** Replaces the hub's `keepFinishedMs`, and `keepAuditMs`, which stays at least a day. Types keep their own times. */
   readonly olderThanMs?: number
-  /** Instead of the hub's `keepDeadLettersMs`. */
+  /** Replaces the hub's `keepDeadLettersMs`. */
   readonly deadLettersOlderThanMs?: number
-  /** Instead of the hub's `archiveDirectory`. */
+  /** Replaces the hub's `archiveDirectory`. */
   readonly archiveDirectory?: string
-  /** Only counts what would go. */
+  /** Counts what would be removed, and removes nothing. */
   readonly dryRun?: boolean
-  /** Who asks for it, for the admin log. */
+  /** Who asks, for the admin log. */
   readonly by?: string
 }
 
@@ -36,9 +34,9 @@ const pruneNames: NamesOf<PruneOptions> = {
 }
 
 export interface Pruned {
-  /** Rows by table. Of a dry run only events and dead letters are counted. */
+  /** Rows by table. A dry run counts only events and dead letters. */
   readonly removed: Readonly<Record<string, number>>
-  /** Of a dry run: events that are gone already, whose audit would follow. */
+  /** Dry run only: events that are gone already and whose audit would be removed. */
   readonly auditedEvents?: number
 }
 
@@ -52,24 +50,27 @@ export interface PurgeTerms {
   readonly remote?: string | null
 }
 
-/** What is kept and for how long, what goes, and how much there is. */
+/** Removes what need not be kept any longer, and says how much is stored. */
 export interface Retention {
-  /** Removes all that need not be kept any longer, now; upkeep does the same little by little. */
+  /** Removes everything that need not be kept any longer, now; upkeep does the same in small steps. */
   prune(options?: PruneOptions): Promise<Pruned>
   /**
-   * Erases what a finished event said, and keeps its audit; the event is never delivered again. Throws NOT_FOUND, or
-   * NOT_FINISHED while something of the event waits or is under way. Doing it twice is doing it once.
+   * Erases the contents of a finished event and keeps its audit; the event is never delivered again. Purging twice has
+   * the effect of purging once. Throws NOT_FOUND, or NOT_FINISHED while a delivery of the event waits or is under way.
    */
   purge(eventId: number, reason: string, terms?: PurgeTerms): Promise<Purged>
   /** How much is stored of what, and how long it is kept. */
   storage(): Promise<Storage>
-  /** One step of pruning, if it is this process's turn, for upkeep. True: there is more. */
+  /** For upkeep: one step of pruning, if it is this process's turn. True: there is more. */
   step(): Promise<boolean>
-  /** The subscriptions that an event was owed to which is gone. */
+  /** The subscriptions that a removed event was owed to. */
   formerOwed(eventId: number): Promise<number[]>
 }
 
-/** Longer than a step and the pause after it take. */
+/**
+ * Of many processes with upkeep one prunes at a time, so that the pauses between its steps are real pauses. A turn is longer
+ * than a step with its pause; if the process dies, another takes over when the turn ends.
+ */
 const turnMs = 10_000
 
 export function createRetention(parts: RetentionParts): Retention {
@@ -83,11 +84,7 @@ export function createRetention(parts: RetentionParts): Retention {
         const { deadLetters, events, auditedEvents } = await countPrunable(db, wanted)
         return { removed: { dead_letters: deadLetters, events }, auditedEvents }
       }
-      await recordAction(db, {
-        actor: options.by ?? 'library',
-        action: 'prune',
-        details: toDetails(wanted),
-      })
+      await recordAction(db, { actor: options.by ?? 'library', action: 'prune', details: toDetails(wanted) })
       return { removed: await pruneAll({ ...parts, config: wanted }) }
     },
     async purge(eventId, reason, { by = 'library', remote = null } = {}) {
@@ -104,10 +101,13 @@ export function createRetention(parts: RetentionParts): Retention {
       return { tables: await readStorage(db), policies }
     },
     async step() {
-      const isOurTurn = await takePruneTurn(db, { holder, turnMs })
-      return isOurTurn && pruneOneStep(parts)
+      const turn = await db.once(takePruneTurn(db), [holder, turnMs], { durable: false })
+      return turn.length > 0 && pruneOneStep(parts)
     },
-    formerOwed: (eventId) => formerOwed(db, eventId),
+    async formerOwed(eventId) {
+      const { rows } = await db.query<{ subscription: number }>(formerOwed(db).text, [eventId])
+      return rows.map(({ subscription }) => subscription)
+    },
   }
 }
 
@@ -123,7 +123,7 @@ function withOptions(config: RetentionConfig, options: PruneOptions): RetentionC
   }
 }
 
-/** As the admin log writes things. */
+/** In the form of the admin log. */
 function toDetails(config: RetentionConfig): Record<string, unknown> {
   return {
     keep_finished_ms: config.keepFinishedMs,

@@ -3,7 +3,7 @@ import pg from 'pg'
 import { expect, test } from 'vitest'
 import type { Database, Statement } from '../../src/db/database.ts'
 import { quoteIdentifier } from '../../src/db/identifier.ts'
-import { measurePressure } from '../../src/queues/pressure.ts'
+import { measurePressure } from '../../src/queues/queue-upkeep.ts'
 import { useHubs } from '../support/hub.ts'
 
 const jump = 2 ** 28

@@ -6,7 +6,7 @@ import { apiRoutes } from '../../src/http/routes/index.ts'
 import { createServer } from '../../src/http/server.ts'
 import { KeyRing } from '../../src/keys/key-ring.ts'
 import { createLogger } from '../../src/observe/log.ts'
-import { observeRequests } from '../../src/observe/requests.ts'
+import { observeRequests } from '../../src/observe/request-metrics.ts'
 import type { Posthorn } from '../../src/posthorn.ts'
 import { findPrograms, type Replicas, startReplicas } from '../support/replicas.js'
 

@@ -8,7 +8,7 @@ const isTime = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
 const task = (api: TestServer, more: object = {}) =>
   api.call('POST', '/events', { title: 'send', tags: 'mail', payload: { n: 1 }, ...more })
 
-/** An event with all fields that a queue shows. */
+/** An event of a queue document. */
 const invoice = {
   eventId: 'evt_123abc456def789',
   pattern: 'invoice.created',
@@ -19,7 +19,7 @@ const invoice = {
   metadata: { correlationId: 'corr_xyz789', retryCount: 0 },
 }
 
-test('a queue has its document', async () => {
+test('a queue has a document with its events, metrics and configuration', async () => {
   const api = await servers.open()
   await api.call('POST', '/subscribers', { name: 'main-queue', via: 'pull', event_types: ['invoice.*'] })
   const { status } = await api.call('POST', '/events', invoice)
@@ -251,7 +251,7 @@ test('checkpoints are recorded when asked for and at intervals, and found by tim
   expect(late.json.checkpoints).toEqual([later])
 })
 
-test('the tables of queues are there, with their columns and indexes, and tell the truth', async () => {
+test('the tables of queues have the documented columns and indexes, and tell the truth', async () => {
   const api = await servers.open()
   const schema = api.db.schema.replaceAll('"', '')
   await task(api, { payload: '\u0000 ' })

@@ -3,7 +3,7 @@ import { storedEvent } from '../../src/domain/stored-event.ts'
 import { claimMemory } from '../../src/memory/claim-memory.ts'
 import { forgetMemory, movePortion } from '../../src/memory/move-memory.ts'
 import { persistMemory } from '../../src/memory/persist-memory.ts'
-import { finishDrains } from '../../src/queues/drains.ts'
+import { finishDrains } from '../../src/queues/queue-upkeep.ts'
 import { useEngines } from '../support/engine.ts'
 import { eventually } from '../support/signal.ts'
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { metricsRoutes } from '../../src/http/routes/metrics.ts'
 import { alertKinds } from '../../src/observe/alerts.ts'
 import { createMetrics, metricTable } from '../../src/observe/metrics.ts'
-import { observeRequests } from '../../src/observe/requests.ts'
+import { observeRequests } from '../../src/observe/request-metrics.ts'
 import type { Posthorn } from '../../src/posthorn.ts'
 import { useHubs } from '../support/hub.ts'
 import { startProxy } from '../support/proxy.ts'
@@ -42,7 +42,7 @@ describe('a scrape', () => {
       posthorn_publish_duration_seconds_count: 2,
       posthorn_pickup_latency_seconds_count: 4,
       'posthorn_attempt_duration_seconds_count{subscription="billing"}': 3,
-      // names that sum up all subscriptions
+      // the same figures under their other names
       eventhub_events_received_total: 6,
       'eventhub_messages_delivered_total{status="success"}': 1,
       'eventhub_messages_delivered_total{status="failure"}': 2,
@@ -55,7 +55,7 @@ describe('a scrape', () => {
     })
   })
 
-  test('tells what handlers do, and of what several subscriptions do the sum as well', async () => {
+  test('tells what handlers do, and sums it up over all subscriptions under the eventhub_ names', async () => {
     const { hub, drain } = await hubs.open()
     hub.on('t', { name: 'good' }, () => undefined)
     hub.on('t', { name: 'bad', retry: { failuresMax: 1 } }, () => {

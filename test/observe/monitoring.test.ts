@@ -85,7 +85,7 @@ describe('the alert rules', () => {
     ['dead letters', /^max by \(job\) \(eventhub_dlq_size\) > 100$/],
     ['slow', /^histogram_quantile\(0\.99, .*eventhub_delivery_latency_seconds_bucket.* > 5$/],
     ['stale', /posthorn_leases_expired_total\[15m\]\)\) > 0$/],
-  ])('have the threshold for what is %s', (_, expected) => {
+  ])('have the documented threshold for what is %s', (_, expected) => {
     expect(rules.filter(({ expr }) => expected.test(expr))).toHaveLength(1)
   })
 })

@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest'
 import { readAtOnce } from '../../src/core/reader.ts'
 import { listDeliveries } from '../../src/deliveries/list-deliveries.ts'
-import { countOverdue, overdueAttempts } from '../../src/observe/overdue.ts'
-import { OverdueWatch } from '../../src/observe/overdue-watch.ts'
+import { countOverdue, OverdueWatch, overdueAttempts } from '../../src/observe/overdue.ts'
 import { type Engine, only, useEngines } from '../support/engine.ts'
 
 const openEngine = useEngines('overdue')

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { foldLanes } from '../../src/retention/prune-lanes.ts'
+import { foldLanes } from '../../src/retention/audit-statements.ts'
 import { numberLanes } from '../../src/webhooks/send/lane-numbers.ts'
 import { only, useEngines } from '../support/engine.ts'
 
@@ -25,7 +25,7 @@ test('the next of a lane names the last that was delivered, though its number an
   ])
   await db.transaction(async (tx) => {
     const ids = `{${first.id},${second.id}}`
-    await foldLanes(tx, db, ids)
+    await tx.run(foldLanes(db), [ids])
     for (const table of ['audit', 'lane_numbers']) {
       await tx.query(`delete from ${db.schema}.${table} where event_id = any($1::bigint[])`, [ids])
     }
@@ -57,7 +57,7 @@ test('what was buried is not counted as delivered', async () => {
   const delivery = only(await engine.lease(no))
   await numberLanes(db, { runIds: [delivery.run.id], token: delivery.run.token })
   await engine.settle(delivery, { settlement: 'buried', reason: 'no' })
-  await db.transaction((tx) => foldLanes(tx, db, `{${id}}`))
+  await db.transaction((tx) => tx.run(foldLanes(db), [`{${id}}`]))
   const { rows } = await db.query(`select latest, delivered from ${db.schema}.lane_counters`)
   expect(rows).toEqual([{ latest: 1, delivered: 0 }])
 })

@@ -1,11 +1,11 @@
-/** As frameworks hand them over: `Headers` of fetch, or Node's plain object. Names may be in any case. */
+/** Headers as frameworks give them: `Headers` of fetch, or Node's plain object. Names may be in any case. */
 export type WebhookHeaders =
   | { get(name: string): string | null | undefined }
   | Readonly<Record<string, string | readonly string[] | undefined>>
 
 export type HeaderLookup = (name: string) => string | undefined
 
-/** Looks up by lower-case names. What is empty, or there more than once, counts as missing. */
+/** Looks up lower-case names. A header that is empty or occurs more than once counts as missing. */
 export function headerLookup(headers: WebhookHeaders): HeaderLookup {
   if (hasGet(headers)) return (name) => headers.get(name) || undefined
   const found = new Map<string, string[]>()

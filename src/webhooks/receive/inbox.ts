@@ -2,24 +2,24 @@ import { checkOptions } from '../../domain/known-names.ts'
 import { checkTransaction, rowsOf } from '../../domain/transaction.ts'
 import { PosthornError } from '../../errors.ts'
 
-/** The receiver's own transaction: a `pg` client, or what an adapter of `posthorn/adapters` makes. */
+/** The receiver's own transaction: a `pg` client, or one made by an adapter of `posthorn/adapters`. */
 export interface InboxTransaction {
   query(text: string, values?: readonly unknown[]): Promise<{ rows: readonly unknown[] }>
 }
 
 export interface InboxOptions {
-  /** Who sends, where several senders share the table: their ids are then kept apart. */
+  /** The sender, where several senders share the table: it keeps their ids apart. */
   readonly source?: string
 }
 
-/** Makes the table. Run it with your migrations. */
+/** Creates the table. Run it with your migrations. */
 export const inboxTable =
   'create table if not exists posthorn_inbox (' +
   'source text not null, id text not null, received_at timestamptz not null default now(), primary key (source, id))'
 
 /**
- * Notes a webhook's id in the transaction that also holds its effect, and says whether it is new. If it is not, there
- * is nothing left to do: answer 2xx. A second request with the same id waits until the first has committed or not.
+ * Stores a webhook's id in the transaction that also holds its effect. False: the id is not new, so there is nothing left to
+ * do; answer 2xx. A second request with the same id waits until the transaction of the first has ended.
  */
 export async function inbox(tx: InboxTransaction, id: string, options: InboxOptions = {}): Promise<boolean> {
   checkTransaction(tx)

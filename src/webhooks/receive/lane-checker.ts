@@ -3,21 +3,21 @@ import { PosthornError } from '../../errors.ts'
 import type { LanePlace } from './lane.ts'
 
 /**
- * - `next`: nothing is missing before it but what was declared skipped.
- * - `repeat`: the last one again, as after a lost answer.
- * - `gap`: something before it never came, and was not declared skipped.
- * - `out-of-order`: a later one came before. `outOfOrder` of the delivery says whether that was declared.
+ * - `next`: no delivery before it is missing, except those that were declared skipped.
+ * - `repeat`: the last delivery again, as after a lost answer.
+ * - `gap`: a delivery before it is missing and was not declared skipped.
+ * - `out-of-order`: a later delivery came before it. `outOfOrder` says whether the sender declared that.
  */
 export type LaneVerdict = 'next' | 'repeat' | 'gap' | 'out-of-order'
 
 export interface LaneCheckerOptions {
-  /** Where a lane may begin that was not seen before: with its first delivery (default), or with any. */
+  /** Whether a new lane must begin with its first delivery (default) or may begin with any. */
   readonly start?: 'first' | 'anywhere'
-  /** How many lanes are remembered; the one that was idle longest is forgotten first. Default 100,000. */
+  /** How many lanes are remembered. The lane that was idle longest is forgotten first. Default 100,000. */
   readonly lanesMax?: number
 }
 
-/** Follows lanes by their numbers. It keeps two numbers per lane in memory, and does nothing but compare. */
+/** Checks the numbers of lanes. It keeps two numbers per lane in memory and compares them, nothing else. */
 export class LaneChecker {
   readonly #start: 'first' | 'anywhere'
   readonly #lanesMax: number
@@ -33,12 +33,12 @@ export class LaneChecker {
     this.#lanesMax = lanesMax
   }
 
-  /** `subscriber`: whose lane it is, where one checker follows several subscribers. */
+  /** `subscriber` keeps lanes apart where one checker serves several subscribers. */
   check(place: LanePlace, { subscriber = '' }: { subscriber?: string } = {}): LaneVerdict {
     const key = JSON.stringify([subscriber, place.orderingKey])
     const seen = this.#lanes.get(key)
     const verdict = this.#judge(place, seen)
-    // A late one says nothing about what comes next.
+    // A late delivery says nothing about the next one.
     if (verdict !== 'out-of-order') this.#remember(key, place)
     return verdict
   }
@@ -61,7 +61,7 @@ export class LaneChecker {
   }
 }
 
-/** `skipped` names each number once, so counting those between is enough. */
+/** `skipped` has each number once, so it is enough to count those in between. */
 function follows({ sequence, skipped }: LanePlace, last: number): LaneVerdict {
   const declared = skipped.filter((number) => number > last && number < sequence)
   return declared.length === sequence - last - 1 ? 'next' : 'gap'

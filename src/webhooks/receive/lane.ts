@@ -3,24 +3,24 @@ import type { HeaderLookup } from './headers.ts'
 /** The place of a delivery in its lane: the deliveries of one subscriber that share an ordering key. */
 export interface LanePlace {
   readonly orderingKey: string
-  /** From 1 and without gaps, the same for every attempt. */
+  /** 1, 2, 3 … without gaps; the same for every attempt. */
   readonly sequence: number
-  /** The last one before it that was delivered; 0: none. */
+  /** The last delivered number before it; 0: none. */
   readonly previousSequence: number
-  /** Those between that were given up, in ascending order. */
+  /** The numbers in between, which were given up, in ascending order. */
   readonly skipped: readonly number[]
-  /** When the numbering began. A lane that was idle for long begins again at 1, in a later epoch; 0: not said. */
+  /** When the numbering began. After long idleness or a failover a lane begins again at 1, in a later epoch. 0: unknown. */
   readonly epoch: number
-  /** A later one was delivered before: it was given up once, and somebody had it sent after all. */
+  /** It was given up, later deliveries went first, and then somebody had it sent again. */
   readonly outOfOrder: boolean
-  /** It was delivered before, under the same id and another sequence. */
+  /** It was delivered before, with the same id and another sequence. */
   readonly replay: boolean
 }
 
-/** What can be listed as skipped: a short header could name more numbers than there is memory for. */
-export const skippedMax = 100_000
+/** A bound for `skipped`: a short header can name more numbers than fit into memory. */
+const skippedMax = 100_000
 
-/** Null: not of a lane, or it cannot be read. */
+/** Null: the delivery has no ordering key, or its headers cannot be read. */
 export function readLane(header: HeaderLookup): LanePlace | null {
   const orderingKey = decode(header('posthorn-ordering-key'))
   const sequence = readWhole(header('posthorn-sequence'))
@@ -31,19 +31,19 @@ export function readLane(header: HeaderLookup): LanePlace | null {
     previousSequence: readWhole(header('posthorn-previous-sequence')) ?? 0,
     skipped: readRanges(header('posthorn-skipped')),
     epoch: readWhole(header('posthorn-lane-epoch')) ?? 0,
-    outOfOrder: isSaid(header('posthorn-out-of-order')),
-    replay: isSaid(header('posthorn-replay')),
+    outOfOrder: isSet(header('posthorn-out-of-order')),
+    replay: isSet(header('posthorn-replay')),
   }
 }
 
-/** A number that is exact; null for anything else. */
+/** An exact whole number; null for anything else. */
 export function readWhole(text: string | undefined): number | null {
   if (text === undefined || !/^\d{1,16}$/.test(text)) return null
   const number = Number(text)
   return Number.isSafeInteger(number) ? number : null
 }
 
-/** `5`, `5-9` or `5,7-9`. A list that cannot be read declares nothing, so that a checker sees the gap. */
+/** `5`, `5-9` or `5,7-9`. A list that cannot be read counts as empty, so that a checker sees the gap. */
 function readRanges(text: string | undefined): number[] {
   const numbers = new Set<number>()
   for (const part of text?.split(',') ?? []) {
@@ -66,6 +66,6 @@ function decode(text: string | undefined): string | null {
   }
 }
 
-function isSaid(text: string | undefined): boolean {
+function isSet(text: string | undefined): boolean {
   return text !== undefined && text !== 'false'
 }

@@ -2,34 +2,33 @@ import { checkOptions } from '../../domain/known-names.ts'
 import { PosthornError } from '../../errors.ts'
 import { type HeaderLookup, headerLookup, type WebhookHeaders } from './headers.ts'
 import { type LanePlace, readLane, readWhole } from './lane.ts'
-import { readSecrets } from './secrets.ts'
-import { isSignedBy } from './signature.ts'
+import { isSignedBy, readSecrets } from './signature.ts'
 
 export interface VerifyOptions {
-  /** How far the sender's clock may be from ours, in seconds, before or behind. Default 300. */
+  /** How far the sender's clock may be ahead or behind, in seconds. Default 300. */
   readonly toleranceSeconds?: number
-  /** What time it is, in milliseconds since 1970; for tests. */
+  /** The current time in milliseconds since 1970, for tests. */
   readonly now?: () => number
 }
 
 /**
- * What a delivery says of itself. Body, `id` and `timestamp` are signed. The rest are plain headers that a proxy
- * could change: good for order and for logs, not for deciding who may do what. What cannot be read is null.
+ * What the headers of a delivery say. Body, `id` and `timestamp` are signed. The rest are plain headers that a proxy could
+ * change: use them for order and for logs, not to decide who may do what. A header that cannot be read is null.
  */
 export interface VerifiedWebhook {
-  /** The same however often it is delivered: what was seen before needs no second look. */
+  /** The same for every attempt, so that a receiver recognizes repeats. */
   readonly id: string
   /** When this attempt was sent. */
   readonly timestamp: Date
   readonly eventId: number | null
-  /** 1 for the first. */
+  /** 1 for the first attempt. */
   readonly attempt: number | null
-  /** Null: it is not of a lane. */
+  /** Null: the delivery has no ordering key. */
   readonly lane: LanePlace | null
 }
 
 /**
- * Checks that a request was sent by who knows the secret, and lately. `body` is what came, byte for byte: parse it
+ * Checks that the sender of a request knows the secret and sent it recently. `body` must be the bytes as they came: parse them
  * afterwards. While secrets are rotated, give all that are in use. Throws BAD_SIGNATURE.
  */
 export function verify(
@@ -49,7 +48,7 @@ export function verify(
   if (!isSignedBy(keys, required(header, 'webhook-signature'), { id, timestamp, body })) {
     throw refused('no signature matches')
   }
-  // After the signature: how far the clocks are apart is said to nobody who does not know the secret.
+  // Checked after the signature: only a sender that knows the secret learns how far the clocks are apart.
   const ageSeconds = Math.floor(now() / 1000) - timestamp
   if (!(Math.abs(ageSeconds) <= toleranceSeconds)) throw refused(describeAge(ageSeconds, toleranceSeconds))
   return {
@@ -61,14 +60,14 @@ export function verify(
   }
 }
 
-/** Visible ASCII without a dot, which would let the border between id, time and body be moved. */
+/** Visible ASCII without a dot: a dot could move the border between id, time and body. */
 function readId(header: HeaderLookup): string {
   const id = required(header, 'webhook-id')
   if (/^[!-~]{1,255}$/.test(id) && !id.includes('.')) return id
   throw refused('webhook-id is not an id')
 }
 
-/** As a sender writes it and not otherwise, so that the number stands for what was signed. */
+/** Only the spelling that a sender writes, since the number is used to rebuild the signed text. */
 function readTimestamp(header: HeaderLookup): number {
   const text = required(header, 'webhook-timestamp')
   if (/^(0|[1-9]\d{0,11})$/.test(text)) return Number(text)
@@ -77,7 +76,7 @@ function readTimestamp(header: HeaderLookup): number {
 
 function required(header: HeaderLookup, name: string): string {
   const value = header(name)
-  if (value === undefined) throw refused(`${name} is missing, or there more than once`)
+  if (value === undefined) throw refused(`${name} is missing or occurs more than once`)
   return value
 }
 

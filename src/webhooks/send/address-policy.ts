@@ -3,10 +3,10 @@ import { type Address, type Cidr, contains, embedded4, parseAddress, parseCidr }
 
 export { parseCidr } from './cidr.ts'
 
-/** Whether something may be sent to an address: `metadata` is never allowed, whatever the operator says. */
+/** Whether requests may go to an address. `metadata` is never allowed, whatever the operator sets. */
 export type Verdict = 'allowed' | 'forbidden' | 'metadata'
 
-/** Everything that is not a public host, and public addresses that belong to a cloud's own machinery. */
+/** Everything that is not a public host, and public addresses of a cloud's internal services. */
 const forbidden = [
   '0.0.0.0/8',
   '10.0.0.0/8',
@@ -30,10 +30,10 @@ const forbidden = [
   '3fff::/20',
 ].map(parseCidr)
 
-/** Of IPv6 only what is global unicast, so that no spelling of an IPv4 address slips through. */
+/** Of IPv6 only global unicast is allowed, so that no spelling of an IPv4 address slips through. */
 const global6 = parseCidr('2000::/3')
 
-/** Where clouds hand out credentials to whoever asks. */
+/** Where clouds give credentials to everyone who asks. */
 const metadata = [
   '169.254.0.0/16',
   '100.100.100.200/32',
@@ -47,7 +47,7 @@ const metadata = [
 
 const nat64 = parseCidr('64:ff9b::/96')
 
-/** IPv6 networks that carry an IPv4 address, and where: compatible, translated, NAT64, 6to4, Teredo. */
+/** IPv6 networks whose addresses contain an IPv4 address: compatible, translated, NAT64, 6to4 and Teredo. */
 const carriers: readonly { cidr: Cidr; inner: (value: bigint) => Address }[] = [
   { cidr: parseCidr('::/96'), inner: (value) => embedded4(value) },
   { cidr: parseCidr('::ffff:0:0:0/96'), inner: (value) => embedded4(value) },
@@ -57,14 +57,14 @@ const carriers: readonly { cidr: Cidr; inner: (value: bigint) => Address }[] = [
   { cidr: parseCidr('2001::/32'), inner: (value) => embedded4(~value) },
 ]
 
-/** Judges addresses. Private ones are allowed by name only: `10.0.0.0/8, 127.0.0.1`. */
+/** Decides which addresses requests may go to. A private address must be allowed explicitly: `10.0.0.0/8, 127.0.0.1`. */
 export class AddressPolicy {
   readonly #allowed: readonly Cidr[]
   readonly #own: readonly Cidr[]
-  /** Some private addresses are allowed, so names that only this network knows may be meant. */
+  /** Some private addresses are allowed, so names that only this network knows may be used. */
   readonly hasAllowances: boolean
 
-  /** `own`: addresses of this machine and its database, which may be public and are not to be knocked at. */
+  /** `own`: addresses of this machine and its database. They may be public, and requests must not go to them. */
   constructor(allowed: readonly string[] = [], { own = [] }: { own?: readonly string[] } = {}) {
     this.#allowed = allowed.map(parseCidr)
     this.#own = own.map(parseCidr)
@@ -80,7 +80,7 @@ export class AddressPolicy {
     const inner = carriers.find(({ cidr }) => contains(cidr, address))?.inner(address.value)
     if (isIn(metadata, address) || (inner !== undefined && isIn(metadata, inner))) return 'metadata'
     if (isIn(this.#allowed, address)) {
-      // Whoever allows NAT64 wants to reach public hosts over it, not the private ones behind the gateway.
+      // An operator who allows NAT64 wants to reach public hosts through it, not private hosts behind the gateway.
       return inner !== undefined && contains(nat64, address) ? this.#judge(inner) : 'allowed'
     }
     if (isIn(forbidden, address) || isIn(this.#own, address)) return 'forbidden'
@@ -88,7 +88,7 @@ export class AddressPolicy {
   }
 }
 
-/** The addresses of this machine's network cards. */
+/** The addresses of this machine's network interfaces. */
 export function ownAddresses(): string[] {
   return Object.values(networkInterfaces()).flatMap((cards = []) =>
     cards.map(({ address }) => address.replace(/%.*$/, '')),

@@ -1,7 +1,8 @@
 import { isIP } from 'node:net'
+import { toDetail } from '../../domain/text.ts'
 import { PosthornError } from '../../errors.ts'
 
-/** An IP address as a number, so that every spelling of it is the same. */
+/** An IP address as a number, so that all spellings of an address are equal. */
 export interface Address {
   readonly version: 4 | 6
   readonly value: bigint
@@ -13,7 +14,7 @@ export interface Cidr extends Address {
 
 const mapped = { version: 6, value: 0xffff_0000_0000n, bits: 96 } as const
 
-/** Null: not an address. `::ffff:127.0.0.1` is 127.0.0.1, and so is `[::ffff:7f00:1]`. */
+/** Null: it is not an address. `::ffff:127.0.0.1` is 127.0.0.1, and so is `[::ffff:7f00:1]`. */
 export function parseAddress(text: string): Address | null {
   const bare = text.replace(/^\[(.*)\]$/, '$1').replace(/%.*$/, '')
   const version = isIP(bare)
@@ -25,15 +26,34 @@ export function parseAddress(text: string): Address | null {
 
 /** `10.0.0.0/8`, or one address. Throws BAD_OPTION. */
 export function parseCidr(text: string): Cidr {
+  return findCidr(text) ?? refuse('POSTHORN_ALLOW_CIDRS', text)
+}
+
+/** A list of networks, or a text with commas between them. Errors name the option by which it was set. */
+export function readCidrs(option: string, value: string | readonly string[]): string[] {
+  const list: unknown = typeof value === 'string' ? value.split(',') : value
+  if (!Array.isArray(list)) return refuse(option, value)
+  return list
+    .map((cidr: unknown) => (typeof cidr === 'string' ? cidr.trim() : refuse(option, cidr)))
+    .filter((cidr) => cidr !== '')
+    .map((cidr) => (findCidr(cidr) === null ? refuse(option, cidr) : cidr))
+}
+
+/** Null: it is not a network. */
+function findCidr(text: string): Cidr | null {
   const [, host = '', bitsText] = /^([^/%[\]]+)(?:\/(\d{1,3}))?$/.exec(text.trim()) ?? []
   const address = parseAddress(host)
-  if (address === null) throw badCidr(text)
+  if (address === null) return null
   // A network of v4-mapped addresses is a network of IPv4 addresses.
   const skipped = isIP(host) === 6 && address.version === 4 ? mapped.bits : 0
   const width = address.version === 4 ? 32 : 128
   const bits = bitsText === undefined ? width : Number(bitsText) - skipped
-  if (bits < 0 || bits > width) throw badCidr(text)
-  return { ...address, bits }
+  return bits < 0 || bits > width ? null : { ...address, bits }
+}
+
+function refuse(option: string, value: unknown): never {
+  const expected = 'networks such as 10.0.0.0/8, separated by commas'
+  throw new PosthornError('BAD_OPTION', { option, expected, value: toDetail(value) })
 }
 
 export function contains(cidr: Cidr, { version, value }: Address): boolean {
@@ -41,12 +61,12 @@ export function contains(cidr: Cidr, { version, value }: Address): boolean {
   return version === cidr.version && value >> shift === cidr.value >> shift
 }
 
-/** The IPv4 address in the lowest 32 bits, or in those above `shift`. */
+/** The IPv4 address in the lowest 32 bits, or in the 32 bits above `shift`. */
 export function embedded4(value: bigint, shift = 0n): Address {
   return { version: 4, value: (value >> shift) & 0xffff_ffffn }
 }
 
-/** The eight groups: URLs spell every address in one way, with at most one `::`. */
+/** The eight groups of an IPv6 address. A URL normalizes the spelling, with at most one `::`. */
 function groupsOf(text: string): number[] {
   const spelled = new URL(`http://[${text}]`).hostname.slice(1, -1)
   const [head = [], tail = []] = spelled
@@ -57,12 +77,4 @@ function groupsOf(text: string): number[] {
 
 function numberOf(parts: readonly number[], width: bigint): bigint {
   return parts.reduce((value, part) => (value << width) | BigInt(part), 0n)
-}
-
-function badCidr(value: string): PosthornError {
-  return new PosthornError('BAD_OPTION', {
-    option: 'POSTHORN_ALLOW_CIDRS',
-    expected: 'addresses or networks such as 10.0.0.0/8, with commas between them',
-    value,
-  })
 }

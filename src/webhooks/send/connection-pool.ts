@@ -7,13 +7,13 @@ export interface ConnectionPoolOptions {
   readonly url: URL
   readonly connector: Connector
   readonly connectionsMax: number
-  /** It holds no connection any more. */
+  /** The pool has no connection left. */
   readonly onEmpty: () => void
 }
 
 /**
- * The connections of one subscriber to one endpoint. undici has a pool of its own, which does not tell whether a
- * connection was used before, nor what opening it took, and which gives work to connections it has dropped.
+ * The connections of one subscriber to one endpoint. undici's own pool does not say whether a connection was used before or how
+ * long it took to open, and gives requests to connections that it has dropped.
  */
 export class ConnectionPool {
   readonly #options: ConnectionPoolOptions
@@ -25,14 +25,14 @@ export class ConnectionPool {
     this.#options = options
   }
 
-  /** The one used last, so that the others grow idle and close. Undefined: all are busy, and one must be waited for. */
+  /** The connection that was used last, so that the others become idle and close. Undefined: all are busy. */
   take(): Connection | undefined {
     const connection = this.#takeIdle()
     if (connection !== undefined) return connection
     return this.#all.size < this.#options.connectionsMax ? this.#add() : undefined
   }
 
-  /** Rejects when the deadline passes. */
+  /** Waits for a connection. Rejects when the deadline passes. */
   wait(deadline: Deadline): Promise<Connection> {
     return new Promise((resolve, reject) => {
       const taken = (connection: Connection) => {

@@ -5,19 +5,19 @@ import { ContinueFilter, type ContinueListener } from './continue-filter.ts'
 import { SendError } from './send-failure.ts'
 
 const idleMs = 30_000
-/** A name may lead elsewhere by then. */
+/** After this time the name may resolve to another address. */
 const ageMsMax = 300_000
 /**
- * Of one answer, until its head has come and all told: what no count of headers or body sees, such as endless status
- * lines, counts too. undici has a limit for headers, but it makes an error with a stack for each one above it, which
- * takes a quarter of a second for one answer.
+ * Bytes of one response: until its head is complete, and in all. They also bound what no count of headers or body sees, such
+ * as endless status lines. undici has a limit for headers too, but makes an error with a stack for each header beyond it,
+ * which can take a quarter of a second for one response.
  */
 const headBytesMax = 65_536
 const answerBytesMax = 131_072
 
 /**
- * One connection to one endpoint, for one request at a time. It opens itself for the first request, and again if the
- * peer has closed it since.
+ * One connection to one endpoint, for one request at a time. It opens for the first request, and again if the peer has closed
+ * it since.
  */
 export class Connection {
   readonly #client: Client
@@ -26,7 +26,7 @@ export class Connection {
   #socket: Socket | null = null
   #openedAt = 0
   #isBusy = false
-  /** On the socket that is open now. */
+  /** Responses on the socket that is open now. */
   #answers = 0
   #bytesBefore = 0
   #bytesMax = headBytesMax
@@ -39,7 +39,7 @@ export class Connection {
       maxHeaderSize: answerBytesMax,
       keepAliveTimeout: idleMs,
       keepAliveMaxTimeout: idleMs,
-      // One deadline governs all of it.
+      // The deadline of the request bounds everything.
       headersTimeout: 0,
       bodyTimeout: 0,
       connect: (_, callback) => {
@@ -53,17 +53,17 @@ export class Connection {
     })
   }
 
-  /** How far it has come for the request under way, and what opening it took if it was opened for that. */
+  /** The progress of the request under way, with the time that opening took if the connection was opened for it. */
   get progress(): Readonly<Progress> {
     return this.#progress
   }
 
-  /** It has served before, so the peer may have closed it just now. */
+  /** It was used before, so the peer may have closed it just now. */
   get isReused(): boolean {
     return this.#answers > 0
   }
 
-  /** Not amid an answer, nor if the peer answered before it had read everything. */
+  /** Not in the middle of a response, nor if the peer answered before it had read the whole request. */
   get isReusable(): boolean {
     if (this.#isBusy || this.#socket === null || this.#socket.destroyed) return false
     return this.#socket.writableLength === 0 && performance.now() - this.#openedAt < ageMsMax
@@ -81,18 +81,18 @@ export class Connection {
     this.#client.dispatch(options, handler)
   }
 
-  /** The head of the answer has come. */
+  /** The head of the response has come. */
   beginsAnswer(): void {
     this.#bytesMax = answerBytesMax
   }
 
-  /** The answer has come to its end. */
+  /** The response is complete. */
   endsAnswer(): void {
     this.#isBusy = false
     this.#answers += 1
   }
 
-  /** Calls back when the peer, or idleness, has closed it. */
+  /** Calls back when the peer or the idle timeout has closed the connection. */
   onClosed(act: () => void): void {
     this.#client.on('disconnect', act)
   }
@@ -113,7 +113,7 @@ export class Connection {
     this.#filter.attach(socket)
     socket.on('readable', () => {
       if (socket.bytesRead - this.#bytesBefore <= this.#bytesMax) return
-      // Whatever is in the buffer is not to be parsed.
+      // Empty the buffer, so that it is not parsed.
       socket.read()
       socket.destroy(new SendError('protocol', `The answer has more than ${this.#bytesMax} bytes`))
     })

@@ -9,7 +9,7 @@ export interface ConnectorOptions {
   readonly resolver: Resolver
   /** How long TCP and TLS may take together. */
   readonly connectMs?: number
-  /** Certificates that are trusted instead of the usual ones. */
+  /** Certificates to trust instead of the usual ones. */
   readonly ca?: string
 }
 
@@ -22,7 +22,7 @@ export interface Progress {
 }
 
 interface Limits {
-  /** By the monotonic clock. */
+  /** On the monotonic clock. */
   readonly endsAt: number
   readonly signal: AbortSignal
 }
@@ -31,8 +31,8 @@ const addressesMax = 4
 const keepAliveDelayMs = 15_000
 
 /**
- * Opens connections, only to addresses that were judged: names are resolved here and the address found is what is
- * dialled, so that no second lookup can answer something else.
+ * Opens connections, and only to allowed addresses. Names are resolved here, and the resolved address itself is dialled, so that
+ * no second lookup can give another answer.
  */
 export class Connector {
   readonly #policy: AddressPolicy
@@ -47,7 +47,7 @@ export class Connector {
     this.#ca = ca
   }
 
-  /** Throws SendError. When the signal is aborted, so is what was begun. */
+  /** Throws SendError. Aborting the signal aborts the connection, too. */
   async connect(url: URL, progress: Progress, signal: AbortSignal): Promise<Socket> {
     const addresses = await timed(progress, 'dnsMs', () => this.#resolver.resolve(url.hostname))
     signal.throwIfAborted()
@@ -59,7 +59,7 @@ export class Connector {
     return await timed(progress, 'tlsMs', () => this.#secure(socket, url, limits))
   }
 
-  /** One after the other, each with its share of the time that is left. */
+  /** Tries addresses one after the other, each with its share of the time that is left. */
   async #dialAny(addresses: readonly string[], url: URL, { endsAt, signal }: Limits): Promise<Socket> {
     const tried = alternating(addresses).slice(0, addressesMax)
     let failure: unknown
@@ -87,7 +87,7 @@ export class Connector {
       keepAliveInitialDelay: keepAliveDelayMs,
     })
     await ready(socket, 'connect', limits)
-    // Nothing is written, not even a handshake, before it is certain where the bytes would go.
+    // Check where the socket really leads before writing anything, even a handshake.
     if (this.#policy.judge(socket.remoteAddress ?? '') === 'allowed') return socket
     socket.destroy()
     throw new SendError('blocked', blockedMessage)
@@ -113,7 +113,7 @@ export class Connector {
   }
 }
 
-/** Waits for the event, a failure, the end of the time, or the signal. */
+/** Waits for the event, a failure, the end of the time or the signal. */
 function ready(
   socket: Socket,
   event: 'connect' | 'secureConnect',
@@ -129,7 +129,7 @@ function ready(
       signal.removeEventListener('abort', giveUp)
       act()
     }
-    // It stays: a socket that fails while nobody listens would end the process.
+    // This listener stays: a socket that fails while nobody listens would end the process.
     socket.on('error', (error) => settle(() => reject(error)))
     socket.once('close', () => settle(() => reject(new SendError('reset', 'The connection was closed'))))
     socket.once(event, () => settle(resolve))
@@ -138,7 +138,7 @@ function ready(
   })
 }
 
-/** So that a network without one of the families is found out at the second try. */
+/** Alternates IPv4 and IPv6: in a network without one of them, the second try succeeds. */
 function alternating(addresses: readonly string[]): string[] {
   const v4 = addresses.filter((address) => isIP(address) === 4)
   const v6 = addresses.filter((address) => isIP(address) === 6)

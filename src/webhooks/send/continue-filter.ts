@@ -1,29 +1,29 @@
 import type { Socket } from 'node:net'
 
-/** A head of 1xx that is longer is not worth waiting for: it goes to the parser, which refuses it. */
+/** A longer head of a 1xx response goes to the parser, which refuses it. */
 const headBytesMax = 4096
 const headEnd = Buffer.from('\r\n\r\n')
-/** With what follows the status: `1000` is no 100. */
+/** With the character after the status: `1000` is not 100. */
 const statusLine = /^HTTP\/1\.[01] (1\d\d)[ \r\n]/
 const statusLineBytes = 13
 
 export interface ContinueListener {
-  /** The first bytes have come; they may be too few to tell what they are. */
+  /** The first bytes have come; they may be too few to recognize. */
   onBytes(): void
-  /** The peer has said `100 Continue`, and its answer is still to come. */
+  /** The peer sent `100 Continue`, and its response is still to come. */
   onContinue(): void
 }
 
 /**
- * Takes `100 Continue` out of what a socket reads before an answer. A server may send it though nobody asked for it;
- * undici takes that for a broken answer. Whatever else comes is left as it is.
+ * Removes `100 Continue` from what a socket reads before a response. A server may send it unasked, and undici takes that for a
+ * broken response. Everything else passes unchanged.
  */
 export class ContinueFilter {
   #held: Buffer | null = null
-  /** Null: the answer has begun, so nothing is looked at any more. */
+  /** Null: the response has begun, and nothing is filtered any more. */
   #listener: ContinueListener | null = null
 
-  /** Whoever reads from the socket reads through the filter from now on. */
+  /** From now on every read from the socket goes through the filter. */
   attach(socket: Socket): void {
     const read = socket.read.bind(socket)
     socket.read = (size?: number) => {
@@ -35,7 +35,7 @@ export class ContinueFilter {
     }
   }
 
-  /** Another answer is waited for. */
+  /** A new response is expected. */
   expectAnswer(listener: ContinueListener): void {
     this.#held = null
     this.#listener = listener
@@ -75,7 +75,7 @@ export class ContinueFilter {
   }
 }
 
-/** The first bytes of a status line, if what follows is a 1xx. */
+/** Whether these first bytes may become the status line of a 1xx response. */
 function mayBecomeInterim(beginning: string): boolean {
   return statusLine.test(beginning + 'HTTP/1.1 100 '.slice(beginning.length))
 }

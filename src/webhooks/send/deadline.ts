@@ -1,14 +1,14 @@
 import { SendError } from './send-failure.ts'
 
-/** What a caller can give up by: an AbortSignal, or something that costs less. */
+/** An AbortSignal, or something that costs less. */
 export type Cancellation = Pick<AbortSignal, 'aborted'> & {
   addEventListener(type: 'abort', act: () => void): void
   removeEventListener(type: 'abort', act: () => void): void
 }
 
 /**
- * Ends a request when its time is over, when the caller says so, or when the sender is closed. Not an AbortSignal, which
- * costs as much as the signing of a request.
+ * Ends a request when its time is over, when the caller gives up, or when the sender is closed. It is not an AbortSignal, which
+ * costs as much as signing a request.
  */
 export class Deadline {
   readonly #timer: NodeJS.Timeout
@@ -24,12 +24,12 @@ export class Deadline {
     if (outer?.aborted) this.#onOuter()
   }
 
-  /** Why it is over; null: it is not. */
+  /** Why the request must end; null: it need not. */
   get failure(): SendError | null {
     return this.#failure
   }
 
-  /** Calls back when it is over. One at a time: whoever the request waits for now; null: for nobody. */
+  /** Sets what is called when the request must end: only the step that is under way listens. Null: nothing is. */
   watch(act: ((failure: SendError) => void) | null): void {
     this.#act = act
   }

@@ -8,17 +8,14 @@ import type { Database } from '../../db/database.ts'
 import type { LeasedRun } from '../../domain/delivery.ts'
 import { deliveryId } from '../../domain/id.ts'
 import { type Subscription, webhookTimeoutMsDefault } from '../../domain/subscription.ts'
-import { type EndpointChange, returnProbes, takeProbes } from './breaker.ts'
-import { Breaker } from './breaker-watch.ts'
+import { Breaker, returnProbes, type StatusChange, takeProbes } from './breaker.ts'
 import { type Endpoint, listEndpoints } from './endpoint-rows.ts'
 import { EndpointSecrets } from './endpoint-secrets.ts'
+import { type Posted, postWebhook } from './post-webhook.ts'
 import type { Sender } from './sender.ts'
 import type { Vault } from './vault.ts'
-import { type Posted, postWebhook } from './webhook.ts'
 import type { WebhookNotes } from './webhook-notes.ts'
 import { agent, type RequestParts } from './webhook-request.ts'
-
-export type { EndpointChange }
 
 export interface DispatcherOptions {
   readonly db: Database
@@ -27,21 +24,21 @@ export interface DispatcherOptions {
   readonly runner: Runner
   readonly source: Pick<Source, 'lease'>
   readonly notes: WebhookNotes
-  /** How many deliveries of one subscriber are leased at once, at most. */
+  /** How many deliveries of one subscriber are leased at once. */
   readonly batchSize: number
   readonly observe: DispatcherObserver
 }
 
 export interface DispatcherObserver {
-  /** By what answered it, or by what failed: `2xx`, `refused`. */
+  /** The class of the status or of the failure: `2xx`, `refused`. */
   sent(result: string): void
-  changed(change: EndpointChange): void
+  changed(change: StatusChange): void
   trouble(error: unknown, doing: string): void
 }
 
-/** How many requests this process has under way to one endpoint, unless its subscriber says. */
+/** Requests that this process has under way to one endpoint, unless the subscriber sets a limit. */
 const concurrencyDefault = 10
-/** The sender makes no more connections to one. */
+/** The sender opens at most this many connections to one endpoint. */
 const concurrencyMax = 50
 const probesMax = 100
 
@@ -50,7 +47,7 @@ interface Served extends Endpoint {
   readonly poolKey: string
   readonly timeoutMs: number
   readonly keys: readonly KeyObject[]
-  /** The subscriber's own, opened; undefined: some cannot be. */
+  /** The subscriber's own headers, opened; undefined: a value does not open. */
   readonly sentHeaders: Readonly<Record<string, string>> | undefined
   readonly hiddenHeaders: ReadonlySet<string>
 }
@@ -70,8 +67,8 @@ export class Dispatcher {
     const { db, vault, observe } = options
     const trouble = (error: unknown, doing: string) => observe.trouble(error, doing)
     this.#breaker = new Breaker({ db, trouble, changed: (change) => observe.changed(change) })
-    this.#secrets = new EndpointSecrets(vault, (error) => trouble(error, 'opening a secret'))
-    const name = 'trying suspended endpoints'
+    this.#secrets = new EndpointSecrets(vault, (error) => trouble(error, 'opening a webhook secret'))
+    const name = 'probing suspended endpoints'
     this.#probing = new Loop({ name, everyMs: 1_000, trouble, step: () => this.probe().then(() => false) })
   }
 
@@ -79,13 +76,13 @@ export class Dispatcher {
     this.#probing.start()
   }
 
-  /** When nothing is under way any more. */
+  /** Call it when no request is under way any more. */
   async stop(): Promise<void> {
     await this.#probing.stop()
-    await this.#breaker.settled()
+    await this.#breaker.flush()
   }
 
-  /** Makes the shares what the subscribers are now. */
+  /** Makes the shares match the subscribers. */
   async refresh(subscriptions: readonly Subscription[]): Promise<void> {
     const webhooks = subscriptions.filter(({ via }) => via === 'webhook')
     const endpoints = webhooks.length === 0 ? [] : await listEndpoints(this.#options.db)
@@ -102,20 +99,20 @@ export class Dispatcher {
     this.#secrets.keepOnly(endpoints)
   }
 
-  /** Tries suspended endpoints that are due, each with the oldest that waits for it. */
+  /** Tries suspended endpoints whose probe is due, each with its oldest delivery. */
   async probe(): Promise<void> {
     if (this.#suspended === 0) return
     const { db, source, runner } = this.#options
     const due = (await takeProbes(db, probesMax)).filter((no) => this.#served.has(no))
     if (due.length === 0) return
     const askedAt = performance.now()
-    const one = { eventsMax: 1, runsMax: 1, laneMax: 1, suspects: true, probe: true }
-    const { runs } = await source.lease(due.map((subscription) => ({ subscription, ...one })))
+    const single = { eventsMax: 1, runsMax: 1, laneMax: 1, suspects: true, probe: true }
+    const { runs } = await source.lease(due.map((subscription) => ({ subscription, ...single })))
     for (const run of runs) this.#probes.add(run)
     await runner.probe(runs, askedAt)
     const found = new Set(runs.map(({ subscription }) => subscription))
-    const idle = due.filter((no) => !found.has(no))
-    await returnProbes(db, idle)
+    const unused = due.filter((no) => !found.has(no))
+    await returnProbes(db, unused)
   }
 
   #serve(subscription: Subscription, endpoint: Endpoint): void {
@@ -125,11 +122,15 @@ export class Dispatcher {
     const keys = this.#secrets.keysOf(endpoint.secrets)
     const sentHeaders = this.#secrets.headersOf(endpoint)
     this.#served.set(no, {
-      ...{ ...endpoint, poolKey: id, timeoutMs: timeoutMs ?? webhookTimeoutMsDefault, keys, sentHeaders },
+      ...endpoint,
+      poolKey: id,
+      timeoutMs: timeoutMs ?? webhookTimeoutMsDefault,
+      keys,
+      sentHeaders,
       hiddenHeaders: new Set(endpoint.sealedHeaders.map(({ name }) => name)),
     })
     const concurrency = Math.min(maxConcurrency ?? concurrencyDefault, concurrencyMax)
-    // What cannot be signed or sent whole here is left to those who have the key.
+    // If a secret or header does not open here, the deliveries are left to processes that have the key.
     const canSend = keys.length > 0 && sentHeaders !== undefined
     const here: Subscription = canSend ? subscription : { ...subscription, status: 'paused' }
     if (isNew) {
@@ -150,12 +151,12 @@ export class Dispatcher {
     }
     const parts = this.#partsOf(attempt, served, { secrets, headers, timestamp: Math.floor(nowMs / 1000) })
     const posted = await postWebhook(this.#options.sender, served, parts, attempt.halt)
-    // Told before it is settled: what is handed back must find the endpoint's subscriber paused already.
-    const told = this.#conclude(attempt, posted)
-    if (told !== undefined) await told
+    // Wait for the report: a delivery that is handed back must find its subscriber paused already.
+    const reported = this.#conclude(attempt, posted)
+    if (reported !== undefined) await reported
   }
 
-  /** An overlap ends without anybody changing anything. Mostly there is none. */
+  /** A rotated secret expires without any change of the subscriber. Mostly there is none. */
   #secretsOf({ secrets, keys }: Served, nowMs: number): RequestParts['secrets'] {
     if (secrets.every(({ expiresAtMs }) => expiresAtMs === null)) return keys
     return this.#secrets.keysOf(

@@ -1,10 +1,10 @@
 import { hiddenValue, isHidden } from '../../domain/hidden-headers.ts'
 import { type Ending, type Reading, readingsOf, textsOf, wholeLength } from './escapes.ts'
 
-/** A shorter value would hide half of an answer, and is no secret. */
+/** Hiding a shorter value would hide half of a response, and it is no secret. */
 const secretCharsMin = 4
 
-/** The parts of a request that nobody is shown, as a receiver may repeat them once escapes are undone. */
+/** The hidden parts of a request, in every form in which a receiver may repeat them after escapes are undone. */
 export function secretTexts(
   url: string,
   headers: Readonly<Record<string, string>>,
@@ -13,15 +13,15 @@ export function secretTexts(
   const values = querySecrets(url)
   for (const name in headers) {
     if (!isHidden(name, hidden)) continue
-    // Spaces around a value are no part of it for whoever receives it.
+    // A receiver gets the value without the spaces around it.
     const value = (headers[name] as string).trim()
-    // `Bearer abc` is often repeated without its scheme.
+    // Receivers often repeat `Bearer abc` without the scheme.
     values.push(value, value.replace(/^\S+\s+/, ''))
     if (name.toLowerCase() === 'cookie') values.push(...cookieValues(value))
   }
   const texts = new Set<string>()
   for (const value of values) {
-    // What looks like an escape in a value is undone along with those that the receiver has made.
+    // A part of the value that looks like an escape is undone together with the receiver's escapes.
     for (const text of textsOf(value)) for (const form of bytewise(text)) texts.add(form)
   }
   return [...texts].filter((text) => text.length >= secretCharsMin)
@@ -31,7 +31,7 @@ function cookieValues(cookie: string): string[] {
   return cookie.split(';').map((pair) => pair.slice(pair.indexOf('=') + 1).trim())
 }
 
-/** The query as it was sent, and what it says when it is decoded. */
+/** The query as it was sent, and its decoded values. */
 function querySecrets(url: string): string[] {
   const start = url.indexOf('?')
   if (start === -1) return []
@@ -39,13 +39,13 @@ function querySecrets(url: string): string[] {
   return [query, ...new URLSearchParams(query).values()]
 }
 
-/** A header goes out in Latin-1, and whoever repeats it may take that for UTF-8, or the reverse. */
+/** A header is sent in Latin-1. A receiver that repeats it may take it for UTF-8, or the reverse. */
 function bytewise(text: string): string[] {
   if (!/[^\0-\x7f]/.test(text)) return [text]
   return [text, Buffer.from(text).toString('latin1'), Buffer.from(text, 'latin1').toString()]
 }
 
-/** Names of headers have no case. */
+/** Hides secrets in the names of headers, which have no case. */
 export function hideInNames<Value>(
   headers: Readonly<Record<string, Value>>,
   secrets: readonly string[],
@@ -57,14 +57,14 @@ export function hideInNames<Value>(
   )
 }
 
-/** Takes time by the lengths of the text and of the secrets, whatever they are. */
+/** Replaces every secret in the text. The time grows with the length of text and secrets, whatever they contain. */
 export function hideTexts(text: string, secrets: readonly string[], ending: Ending = 'whole'): string {
   if (ending === 'whole' && text.length < secretCharsMin) return text
   const spans: Span[] = []
   for (const reading of readingsOf(text, ending)) {
     const add = (start: number, end: number) => addSpan(spans, reading.placeOf(start), reading.placeOf(end))
     for (const secret of secrets) {
-      // To undo escapes makes nothing longer.
+      // Undoing escapes never makes a text longer.
       if (ending === 'whole' && secret.length > reading.text.length) continue
       const beginning = findIn(reading, secret, { ending, add })
       if (beginning !== null) addSpan(spans, reading.placeOf(beginning), text.length)
@@ -84,8 +84,8 @@ interface Search {
 }
 
 /**
- * Adds every place of the secret. Gives the one where it begins and is cut, or null. After Knuth, Morris and Pratt, so that
- * no text makes it slow.
+ * Adds every place of the secret. Returns the place where a secret begins that the end of the text cuts, or null. The algorithm
+ * is Knuth-Morris-Pratt, so that no text makes it slow.
  */
 function findIn({ text }: Reading, secret: string, { ending, add }: Search): number | null {
   const cuts = ending === 'cut' ? [wholeLength(text), text.length] : []
@@ -102,14 +102,14 @@ function findIn({ text }: Reading, secret: string, { ending, add }: Search): num
   return beginning
 }
 
-/** Where it may be at the earliest: most texts have nothing of it. Before a cut there may be less than can be looked for. */
+/** Where the search begins: most texts do not contain the secret. Just before a cut its beginning may be too short to find. */
 function firstPlace(text: string, secret: string, [cut]: readonly number[]): number {
   const place = text.indexOf(secret.slice(0, secretCharsMin))
   const last = cut === undefined ? text.length : Math.max(0, cut - secretCharsMin)
   return place === -1 ? last : Math.min(place, last)
 }
 
-/** For each beginning of the secret, how long the longest shorter beginning is that it ends with. */
+/** For each prefix of the secret, the length of the longest shorter prefix that it ends with. */
 function bordersOf(secret: string): Uint32Array {
   const borders = new Uint32Array(secret.length + 1)
   for (let length = 2; length <= secret.length; length++) {
@@ -128,7 +128,7 @@ function longer(secret: string, borders: Uint32Array, matched: number, char: num
   return secret.charCodeAt(length) === char ? length + 1 : 0
 }
 
-/** One that overlaps the one before makes it longer: there are no more spans than the text has room for. */
+/** A span that overlaps the last one extends it, so the number of spans stays bounded by the text. */
 function addSpan(spans: Span[], start: number, end: number): void {
   const last = spans.at(-1)
   if (last !== undefined && last.start <= start && start < last.end) last.end = Math.max(last.end, end)

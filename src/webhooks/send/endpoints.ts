@@ -11,7 +11,6 @@ import { type ChangeRequest, changeSubscriber } from '../../subscriptions/subscr
 import { secretBytes, secretPrefix } from '../receive/signature.ts'
 import type { AddressPolicy } from './address-policy.ts'
 import { checkNewest } from './check-secrets.ts'
-import { checkKeptSecrets, defineHeaders, type HeaderChange } from './define-headers.ts'
 import {
   addSecret,
   type EndpointChange,
@@ -22,10 +21,11 @@ import {
   type SealedSecret,
 } from './endpoint-rows.ts'
 import { EndpointSecrets } from './endpoint-secrets.ts'
+import { checkKeptSecrets, defineHeaders, type HeaderChange } from './own-headers.ts'
+import { type Posted, postWebhook } from './post-webhook.ts'
 import type { Sender } from './sender.ts'
 import { checkTargetUrl } from './target-url.ts'
 import type { Vault } from './vault.ts'
-import { type Posted, postWebhook } from './webhook.ts'
 import { agent } from './webhook-request.ts'
 
 export interface EndpointsParts {
@@ -37,20 +37,21 @@ export interface EndpointsParts {
   readonly timeoutMs: number
 }
 
-/** What an endpoint is to be, as its subscriber says it. */
+/** An endpoint as its subscriber describes it. */
 export interface EndpointWish extends Omit<EndpointDefinition, 'headers'>, HeaderChange {}
 
 export interface NewEndpoint {
   readonly definition: SubscriptionDefinition
   readonly endpoint: EndpointWish
   readonly status: 'active' | 'paused'
-  /** One is made unless it is given. */
+  /** Default: a new one. */
   readonly secret: string | undefined
 }
 
 const secretBytesNew = 32
+const testEvent = { id: 0, type: 'posthorn.test', payloadText: '{"test":true}', orderingKey: null } as const
 
-/** Makes subscribers that are sent webhooks, and what these are signed with. */
+/** Creates webhook subscribers, and the secrets that sign their requests. */
 export class Endpoints {
   readonly #parts: EndpointsParts
 
@@ -58,12 +59,12 @@ export class Endpoints {
     this.#parts = parts
   }
 
-  /** How long a webhook may take whose subscriber does not say. */
+  /** The timeout of webhooks whose subscriber has none of its own. */
   get timeoutMs(): number {
     return this.#parts.timeoutMs
   }
 
-  /** The secret is told this once. */
+  /** The secret is returned this once. */
   async create({ secret, ...rest }: NewEndpoint): Promise<{ subscriber: Subscriber; secret: string }> {
     const chosen = secret ?? newSecret()
     const endpoint = this.define(rest.endpoint, null)
@@ -72,7 +73,7 @@ export class Endpoints {
     return { subscriber, secret: chosen }
   }
 
-  /** What such a wish makes of an endpoint, as far as it can be judged before anything is sent. Throws BAD_FIELD. */
+  /** Checks what can be checked before anything is sent. Throws BAD_FIELD. */
   define(
     { url, format, rules, ...wish }: EndpointWish,
     before: Pick<EndpointDefinition, 'url' | 'headers'> | null,
@@ -83,12 +84,12 @@ export class Endpoints {
     return { url: target, format, rules, ...headers }
   }
 
-  /** Throws SECRET_KEY_WRONG if what the change seals could not be opened by the others. */
+  /** Throws SECRET_KEY_WRONG if other processes could not open what the change seals. */
   async checkSealed({ sealedHeaders }: EndpointChange): Promise<void> {
     if (sealedHeaders.length > 0) await checkNewest(this.#parts.db, this.#parts.vault)
   }
 
-  /** Signs with a new one from now on, and beside it with those before for as long as is said. */
+  /** Signs with a new secret from now on, and for `overlapMs` with the previous ones, too. */
   async rotateSecret(
     which: ChangeRequest,
     { overlapMs, secret }: { overlapMs: number; secret: string | undefined },
@@ -104,7 +105,7 @@ export class Endpoints {
     return { secret: chosen, version: (await subscriptions.get(which.id)).version }
   }
 
-  /** Sends one that nobody published, now, whatever the state of the subscriber. Nothing of it is kept. */
+  /** Sends a test event, now, whatever the subscriber's status. Nothing of it is stored. */
   async test(id: string, signal: AbortSignal): Promise<Posted & { readonly deliveryId: string }> {
     const { db, vault, sender, subscriptions } = this.#parts
     const { no, endpoint, timeoutMs } = checkWebhook(await subscriptions.get(id))
@@ -116,24 +117,23 @@ export class Endpoints {
     const headers = opened.headersOf({ headers: endpoint.headers, sealedHeaders }) ?? {}
     const nowMs = await readClock(db)
     const deliveryId = uuidv7(nowMs)
-    const payloadText = '{"test":true}'
-    const event = storedEvent({
-      id: 0,
-      type: 'posthorn.test',
-      payloadText,
-      orderingKey: null,
-      createdAtMs: nowMs,
-    })
-    const hiddenHeaders = new Set(sealedHeaders.map(({ name }) => name))
     const target = {
       ...endpoint,
       poolKey: id,
       timeoutMs: timeoutMs ?? webhookTimeoutMsDefault,
-      hiddenHeaders,
+      hiddenHeaders: new Set(sealedHeaders.map(({ name }) => name)),
     }
     const parts = {
-      ...{ event, secrets, deliveryId, userAgent: agent, format: endpoint.format, headers },
-      ...{ attempt: 1, lane: null, replay: null, timestamp: Math.floor(nowMs / 1000) },
+      event: storedEvent({ ...testEvent, createdAtMs: nowMs }),
+      secrets,
+      deliveryId,
+      userAgent: agent,
+      format: endpoint.format,
+      headers,
+      attempt: 1,
+      lane: null,
+      replay: null,
+      timestamp: Math.floor(nowMs / 1000),
     }
     return { deliveryId, ...(await postWebhook(sender, target, parts, signal)) }
   }
@@ -165,7 +165,7 @@ function checkWebhook(
   if (endpoint !== null) return { ...subscriber, endpoint }
   throw new PosthornError('BAD_FIELD', {
     field: 'id',
-    expected: 'that of a webhook subscriber',
+    expected: 'the id of a webhook subscriber',
     value: `${id} (${via})`,
   })
 }

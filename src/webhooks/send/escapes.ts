@@ -1,35 +1,35 @@
-/** Whether a text is all of what was said, or its beginning. */
+/** Whether a text is complete, or only the beginning of one. */
 export type Ending = 'whole' | 'cut'
 
-/** A text as it stands after its escapes were undone, and where each of its characters begins in the text as it came. */
+/** A text after its escapes were undone, with the place of each of its characters in the original text. */
 export interface Reading {
   readonly text: string
   /** Also for the end of the text. */
   placeOf(at: number): number
 }
 
-/** Of URLs and forms, of HTML, and of strings in JSON and its kin. */
+/** Escapes of URLs and forms, of HTML, and of strings in JSON and similar languages. */
 const anyEscape =
   /%[0-9a-f]{2}|\+|&(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-f]{1,6});|\\(?:u[0-9a-f]{4}|x[0-9a-f]{2}|["'\\/bfnrt])/gi
-/** Each begins with one of these; most texts have none. */
+/** Every escape begins with one of these; most texts have none. */
 const marks = /[%+&\\]/
-/** The beginning of one, or of a character in UTF-8, where a text was cut. */
+/** The beginning of an escape, or of a UTF-8 character, at the end of a text that was cut. */
 const brokenEscape = /(?:%[0-9a-f]?|&[#0-9a-z]{0,8}|\\(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?|\ufffd{1,3})$/i
-/** Enough for a whole escape before a broken one: the second of two backslashes begins none. */
+/** Long enough for a whole escape before a broken one: the second of two backslashes begins no escape. */
 const tailChars = 64
 
 /**
- * What is in a link that is quoted in JSON is escaped twice, and a value may look as if it were escaped itself. Undone until
- * nothing is left to undo, both the value and its repetition say the same.
+ * A value in a link that is quoted in JSON is escaped twice, and a value may itself look escaped. After undoing escapes until
+ * none is left, the value and its repetition are the same.
  */
 const undoneMax = 6
 
-/** The text as it came, and then with its escapes undone, again and again, as far as there are any. */
+/** The text as it came, and then with its escapes undone, again and again, until none is left. */
 export function readingsOf(text: string, ending: Ending): Reading[] {
   const readings: Reading[] = [{ text, placeOf: (at) => at }]
   for (let undone = 0; undone < undoneMax; undone++) {
     const { text: escaped, placeOf } = readings[undone] as Reading
-    // An escape that the cut went through says nothing, and would stand between two that do.
+    // An escape that the cut broke means nothing, and would separate two that do.
     const next = undo({ text: ending === 'cut' ? escaped.slice(0, wholeLength(escaped)) : escaped, placeOf })
     if (next === null) break
     readings.push(next)
@@ -37,7 +37,7 @@ export function readingsOf(text: string, ending: Ending): Reading[] {
   return readings
 }
 
-/** The same, where nobody asks for places. */
+/** The same without places. */
 export function textsOf(text: string): string[] {
   const texts = [text]
   for (let undone = 0; undone < undoneMax; undone++) {
@@ -49,14 +49,14 @@ export function textsOf(text: string): string[] {
   return texts
 }
 
-/** Where a text that was cut ends, without the escape that the cut went through. */
+/** The length of a cut text without the escape that the cut broke. */
 export function wholeLength(text: string): number {
   const tail = text.slice(-tailChars).replace(anyEscape, (found) => '-'.repeat(found.length))
   const broken = tail.search(brokenEscape)
   return broken === -1 ? text.length : text.length - tail.length + broken
 }
 
-/** Null: there are none. */
+/** Null: the text has no escapes. */
 function undo({ text, placeOf }: Reading): Reading | null {
   if (!marks.test(text)) return null
   const starts = new Uint32Array(text.length + 1)
@@ -78,8 +78,17 @@ function undo({ text, placeOf }: Reading): Reading | null {
 }
 
 const named: Readonly<Record<string, string>> = {
-  ...{ '+': ' ', '&amp;': '&', '&lt;': '<', '&gt;': '>', '&quot;': '"', '&apos;': "'" },
-  ...{ '\\b': '\b', '\\f': '\f', '\\n': '\n', '\\r': '\r', '\\t': '\t' },
+  '+': ' ',
+  '&amp;': '&',
+  '&lt;': '<',
+  '&gt;': '>',
+  '&quot;': '"',
+  '&apos;': "'",
+  '\\b': '\b',
+  '\\f': '\f',
+  '\\n': '\n',
+  '\\r': '\r',
+  '\\t': '\t',
 }
 
 function meaningOf(found: string): string {
@@ -92,7 +101,7 @@ function meaningOf(found: string): string {
   return lower.length > 2 ? charOf(lower.slice(2), 16) : found.slice(1)
 }
 
-/** Always one at least, so that a text is never shorter than what it says. */
+/** Always at least one character. */
 function charOf(digits: string, base: 10 | 16): string {
   const code = Number.parseInt(digits, base)
   return code > 0x10ffff ? '\ufffd' : String.fromCodePoint(code)

@@ -1,130 +1,37 @@
 import { numberArray } from '../../db/array.ts'
-import { type Database, defineStatement } from '../../db/database.ts'
+import type { Database } from '../../db/database.ts'
+import type { LeasedDelivery, LeasedRun } from '../../domain/delivery.ts'
+import type { LanePlace } from './webhook-request.ts'
+import * as statements from './webhook-statements.ts'
 
-/** What a receiver can check an ordered delivery by. */
-export interface LaneNumber {
+/** A delivery's place in its lane, which a receiver can check. */
+export interface LaneNumber extends LanePlace {
   readonly runId: number
   readonly eventId: number
-  readonly orderingKey: string
-  /** When the numbering of its lane began. */
-  readonly epoch: number
-  /** From 1, without gaps; the same for every attempt. */
-  readonly sequence: number
-  /** The highest of its lane that was delivered; 0: none. What lies between was settled otherwise. */
-  readonly delivered: number
-  /** One behind it was delivered before it. */
-  readonly isLate: boolean
 }
 
 /**
- * Numbers what a lease has granted of lanes, in their order. What was numbered before keeps its number. A crash of the
- * database may forget numbers only of what was not settled since, and that comes again in the same order.
+ * Numbers the deliveries that a lease has granted from lanes, in their order. A delivery keeps its number. A crash of the
+ * database may lose numbers only of deliveries that were not settled since, and these come again in the same order.
  */
 export async function numberLanes(
   db: Database,
   { runIds, token }: { runIds: readonly number[]; token: number },
 ): Promise<LaneNumber[]> {
-  const rows = await db.once<NumberRow>(numberStatement(db), [numberArray(runIds), token], {
+  const rows = await db.once<NumberRow>(statements.numberLanes(db), [numberArray(runIds), token], {
     indexPlans: true,
     durable: false,
   })
   return rows.map(([runId, eventId, orderingKey, epoch, sequence, delivered, isLate]) => ({
-    ...{ runId, eventId, orderingKey, epoch, sequence, delivered, isLate },
+    runId,
+    eventId,
+    orderingKey,
+    epoch,
+    sequence,
+    delivered,
+    isLate,
   }))
 }
-
-/**
- * One run per lane is out at a time, so nobody else numbers the same lane meanwhile, and all that has a lower number
- * is settled, but for what was redriven. Up to `checked` it is known what of it was delivered: only what came after is
- * looked at, or else a lane of nothing but burials would be read anew at each lease. What retention has removed of it is
- * in the counter.
- */
-const numberStatement = defineStatement(
-  'number_lanes',
-  `with granted as materialized (
-    select r.id as run_id, r.subscription, r.ordering_key, u.event_id, u.place, coalesce(p.times, 0) as replays
-    from __schema__.runs r
-    cross join lateral unnest(r.event_ids[1:r.granted]) with ordinality as u(event_id, place)
-    left join __schema__.replayed p on p.event_id = u.event_id and p.subscription = r.subscription
-    where r.id = any($1::bigint[]) and r.token = $2 and r.ordering_key is not null
-  ),
-  known as materialized (
-    select g.run_id, g.event_id, n.epoch, n.sequence
-    from granted g
-    join __schema__.lane_numbers n
-      on n.event_id = g.event_id and n.subscription = g.subscription and n.replays = g.replays
-    where n.event_id = any(array(select g.event_id from granted g))
-  ),
-  fresh as materialized (
-    select g.*, row_number() over (partition by g.run_id order by g.place) as rank
-    from granted g
-    where not exists (select 1 from known k where k.run_id = g.run_id and k.event_id = g.event_id)
-  ),
-  counter as materialized (
-    select l.run_id, l.subscription, l.ordering_key, c.epoch, c.timeline, coalesce(c.latest, 0) as latest,
-      greatest((
-        select n.sequence
-        from __schema__.lane_numbers n
-        where n.subscription = l.subscription and n.ordering_key = l.ordering_key and n.epoch = c.epoch
-          and n.sequence > c.checked
-          and exists (
-            select 1 from __schema__.audit a
-            where a.event_id = n.event_id and a.settlement = 'completed' and a.subscription = n.subscription
-              and a.id > n.audit_id
-              -- and not under a later number of the same delivery, which a replay gave it
-              and not exists (
-                select 1 from __schema__.lane_numbers m
-                where m.event_id = n.event_id and m.subscription = n.subscription and m.replays > n.replays
-                  and m.audit_id < a.id))
-        order by n.sequence desc
-        limit 1), c.delivered, 0) as delivered,
-      (select count(*) from fresh f where f.run_id = l.run_id) as fresh,
-      (select min(k.sequence) from known k where k.run_id = l.run_id and k.epoch = c.epoch) as known
-    from (select distinct g.run_id, g.subscription, g.ordering_key from granted g) as l
-    left join __schema__.lane_counters c on c.subscription = l.subscription and c.ordering_key = l.ordering_key
-  ),
-  -- The first new number on a new timeline begins a new epoch: the lost server may have given out more in the old one.
-  lane as materialized (
-    select c.run_id, c.subscription, c.ordering_key, c.fresh, c.known, c.epoch as epoch_before,
-      c.delivered as delivered_before, t.now as timeline,
-      case when e.is_new then greatest(extract(epoch from __schema__.clock())::bigint, c.epoch + 1) else c.epoch end as epoch,
-      case when e.is_new then 0 else c.latest end as latest,
-      case when e.is_new then 0 else c.delivered end as delivered
-    from counter c
-    cross join (select __schema__.current_timeline() as now) as t
-    cross join lateral (
-      select c.epoch is null or (c.fresh > 0 and c.timeline <> t.now) as is_new
-    ) as e
-  ),
-  counted as (
-    insert into __schema__.lane_counters (subscription, ordering_key, epoch, latest, delivered, checked, touched_at, timeline)
-    select l.subscription, l.ordering_key, l.epoch, l.latest + l.fresh, l.delivered,
-      case when l.known is null then l.latest else least(l.latest, greatest(l.known - 1, l.delivered)) end,
-      __schema__.clock(), l.timeline
-    from lane l
-    order by l.subscription, l.ordering_key
-    on conflict (subscription, ordering_key) do update
-    set epoch = excluded.epoch, latest = excluded.latest, delivered = excluded.delivered, checked = excluded.checked,
-      touched_at = excluded.touched_at,
-      timeline = case when excluded.epoch = lane_counters.epoch then lane_counters.timeline else excluded.timeline end
-  ),
-  numbered as (
-    insert into __schema__.lane_numbers (event_id, subscription, replays, ordering_key, epoch, sequence, audit_id)
-    select f.event_id, f.subscription, f.replays, f.ordering_key, l.epoch, l.latest + f.rank,
-      coalesce(pg_sequence_last_value('__schema__.audit_id_seq'), 0)
-    from fresh f
-    join lane l on l.run_id = f.run_id
-    returning event_id, subscription, sequence
-  )
-  select g.run_id, g.event_id, g.ordering_key, coalesce(k.epoch, l.epoch), coalesce(k.sequence, n.sequence),
-    case when k.epoch < l.epoch then l.delivered_before else l.delivered end,
-    coalesce(k.epoch < l.epoch_before or k.sequence < l.delivered_before, false)
-  from granted g
-  join lane l on l.run_id = g.run_id
-  left join known k on k.run_id = g.run_id and k.event_id = g.event_id
-  left join numbered n on n.event_id = g.event_id and n.subscription = g.subscription
-  order by g.run_id, g.place`,
-)
 
 type NumberRow = [
   runId: number,
@@ -135,3 +42,41 @@ type NumberRow = [
   delivered: number,
   isLate: boolean,
 ]
+
+/** The places of leased deliveries in their lanes. They are forgotten with the leases. */
+export class LanePlaces {
+  readonly #db: Database
+  readonly #numbers = new WeakMap<LeasedDelivery, LaneNumber>()
+  /** The last number that was delivered under the present lease. */
+  readonly #delivered = new WeakMap<LeasedRun, LaneNumber>()
+
+  constructor(db: Database) {
+    this.#db = db
+  }
+
+  /** Numbers the deliveries of lanes; the runs are of one lease. */
+  async number(runs: readonly LeasedRun[]): Promise<void> {
+    const lanes = new Map(runs.filter(({ laneKey }) => laneKey !== null).map((run) => [run.id, run]))
+    const [first] = lanes.values()
+    if (first === undefined) return
+    const numbers = await numberLanes(this.#db, { runIds: [...lanes.keys()], token: first.token })
+    for (const number of numbers) {
+      const delivery = lanes.get(number.runId)?.deliveries.find(({ event }) => event.id === number.eventId)
+      if (delivery !== undefined) this.#numbers.set(delivery, number)
+    }
+  }
+
+  /** Null: the delivery is in no lane. */
+  of(delivery: LeasedDelivery): LanePlace | null {
+    const number = this.#numbers.get(delivery)
+    if (number === undefined) return null
+    const last = this.#delivered.get(delivery.run)
+    return { ...number, delivered: last?.epoch === number.epoch ? last.sequence : number.delivered }
+  }
+
+  /** The deliveries behind it are told that it went before them. */
+  delivered(delivery: LeasedDelivery): void {
+    const number = this.#numbers.get(delivery)
+    if (number !== undefined && !number.isLate) this.#delivered.set(delivery.run, number)
+  }
+}

@@ -7,7 +7,7 @@ import type { SubscriptionCache } from '../../subscriptions/subscription-cache.t
 import { AddressPolicy, ownAddresses } from './address-policy.ts'
 import { checkSecrets } from './check-secrets.ts'
 import { Dispatcher, type DispatcherObserver } from './dispatcher.ts'
-import { anySecrets } from './endpoint-rows.ts'
+import { newestSecrets } from './endpoint-rows.ts'
 import { Endpoints } from './endpoints.ts'
 import { Sender } from './sender.ts'
 import type { Vault } from './vault.ts'
@@ -19,12 +19,12 @@ export interface PushOptions {
   readonly subscriptions: SubscriptionCache
   /** Private networks that webhooks may go to. */
   readonly allowCidrs: readonly string[]
-  /** Where the database is, which is nobody's endpoint. */
+  /** The addresses of the database, which must not be an endpoint. */
   readonly databaseAddresses: readonly string[]
-  /** How long a webhook may take whose subscriber does not say. */
+  /** The timeout of webhooks whose subscriber has none of its own. */
   readonly webhookTimeoutMs: number
   readonly batchSize: number
-  /** Whether this process sends what is due. Tests of single endpoints are sent by any. */
+  /** Whether this process sends webhooks. Every process can send test events. */
   readonly dispatcher: boolean
   /** Webhooks are leased, attempted and settled like any other delivery. */
   readonly runner: Runner
@@ -34,11 +34,11 @@ export interface PushOptions {
 }
 
 export interface PushObserver extends DispatcherObserver {
-  /** An endpoint's name led to where nothing may be sent. */
+  /** The name of an endpoint resolved to an address that is not allowed. */
   blocked(found: { host: string; address: string }): void
 }
 
-/** Deliveries by webhook: whom to, how they are signed, and the sending of them. */
+/** Webhooks: endpoints, their secrets, and sending. */
 export class Push {
   readonly endpoints: Endpoints
   readonly #options: PushOptions
@@ -46,20 +46,12 @@ export class Push {
   readonly #dispatcher: Dispatcher | undefined
 
   constructor(options: PushOptions) {
-    const {
-      db,
-      vault,
-      subscriptions,
-      allowCidrs,
-      databaseAddresses,
-      webhookTimeoutMs: timeoutMs,
-      observe,
-    } = options
-    const policy = new AddressPolicy(allowCidrs, { own: [...ownAddresses(), ...databaseAddresses] })
+    const { vault, databaseAddresses, webhookTimeoutMs: timeoutMs, observe } = options
+    const policy = new AddressPolicy(options.allowCidrs, { own: [...ownAddresses(), ...databaseAddresses] })
     this.#options = options
     this.#sender = new Sender({ policy, dns: { onBlocked: (found) => observe.blocked(found) } })
-    this.endpoints = new Endpoints({ db, vault, policy, sender: this.#sender, subscriptions, timeoutMs })
-    // Without a key nothing can be signed: then other processes send, and this one has handlers, say.
+    this.endpoints = new Endpoints({ ...options, policy, sender: this.#sender, timeoutMs })
+    // Without a key this process cannot sign: other processes send.
     this.#dispatcher =
       options.dispatcher && vault.isReady ? new Dispatcher({ ...options, sender: this.#sender }) : undefined
   }
@@ -69,13 +61,13 @@ export class Push {
   }
 
   /**
-   * Throws SECRET_KEY_WRONG where the key at hand opens none of the secrets: what is sealed with it could not be opened by
-   * the others either. Without a key there is nothing to send with, which is told if there is something to send.
+   * Throws SECRET_KEY_WRONG if the key opens none of the secrets: other processes could not open what it seals. Without a key
+   * nothing can be sent, which is reported if there are webhook subscribers.
    */
   async start(): Promise<void> {
     const { db, vault, dispatcher, observe } = this.#options
     if (vault.isReady) await checkSecrets(db, vault)
-    else if (dispatcher && (await anySecrets(db, 1)).length > 0) {
+    else if (dispatcher && (await newestSecrets(db, 1)).length > 0) {
       observe.trouble(new PosthornError('SECRET_KEY_MISSING'), 'sending webhooks')
     }
     this.#dispatcher?.start()

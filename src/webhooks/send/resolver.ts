@@ -1,38 +1,39 @@
 import { promises as dns } from 'node:dns'
 import { isIP } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
+import { within } from '../../domain/within.ts'
 import type { AddressPolicy, Verdict } from './address-policy.ts'
 import { blockedMessage, SendError } from './send-failure.ts'
 
 export interface ResolverOptions {
   readonly policy: AddressPolicy
-  /** `1.1.1.1`, `127.0.0.1:5353`; what the machine is set up with unless told. */
+  /** `1.1.1.1` or `127.0.0.1:5353`. Default: the machine's name servers. */
   readonly servers?: readonly string[]
-  /** How long one name may take, all told. */
+  /** How long one name may take in all. */
   readonly budgetMs?: number
-  /** Told of addresses that were left out, for the operator's log: whoever owns the name does not hear of it. */
+  /** Reports refused addresses for the operator's log; the owner of the name does not learn them. */
   readonly onBlocked?: (found: { host: string; address: string; verdict: Verdict }) => void
-  /** The machine's own way to look up names, its hosts file included. */
+  /** The machine's own lookup, which reads the hosts file, too. */
   readonly lookup?: (host: string) => Promise<readonly string[]>
   readonly now?: () => number
 }
 
 interface Answer {
   readonly addresses: readonly string[]
-  /** How long it may be remembered. */
+  /** How long the answer may be remembered. */
   readonly freshMs: number
 }
 
 const positiveMsMax = 300_000
 const negativeMs = 30_000
 const rememberedMax = 1000
-/** Once one family has answered, the other gets this long: some servers never answer for addresses of IPv6. */
+/** When one family has answered, the other gets this much longer: some servers never answer for IPv6. */
 const otherFamilyMs = 300
 const loopback = ['127.0.0.1', '::1']
 
 /**
- * Names to addresses that may be dialled. It asks name servers itself: the system's lookup blocks one of four
- * threads for as long as a slow server pleases, and appends search domains.
+ * Resolves names to addresses that may be dialled. It asks name servers itself: the system's lookup blocks one of four threads
+ * for as long as a slow server takes, and appends search domains.
  */
 export class Resolver {
   readonly #options: ResolverOptions
@@ -50,7 +51,7 @@ export class Resolver {
     if (options.servers !== undefined) this.#servers.setServers(options.servers)
   }
 
-  /** At least one address, all of them allowed. Throws SendError: `dns`, `blocked`. */
+  /** At least one address, and only allowed ones. Throws SendError: `dns` or `blocked`. */
   async resolve(host: string): Promise<string[]> {
     const found = await this.#find(host.replace(/^\[|\]$/g, ''))
     const allowed = found.filter((address) => this.#isAllowed(host, address))
@@ -58,7 +59,7 @@ export class Resolver {
     return allowed
   }
 
-  /** Questions that nobody answers would keep the process alive. */
+  /** Cancels open questions, which would keep the process alive. */
   close(): void {
     this.#servers.cancel()
   }
@@ -94,7 +95,7 @@ export class Resolver {
 
   async #ask(name: string): Promise<readonly string[]> {
     const tooLate = new SendError('dns', `${name} was not resolved within ${this.#budgetMs} ms`)
-    const answer = await within(this.#budgetMs, this.#query(name), tooLate)
+    const answer = await within(this.#query(name), this.#budgetMs, tooLate)
     if (answer.freshMs > 0) this.#remember(name, answer)
     return answer.addresses
   }
@@ -110,7 +111,7 @@ export class Resolver {
     return asked
   }
 
-  /** Both families. One that fails does not matter if the other has an address. */
+  /** Asks for both families. A failure of one does not matter if the other has an address. */
   async #queryServers(name: string): Promise<Answer | Error> {
     const answers: Family[] = []
     const asked = [
@@ -141,7 +142,7 @@ export class Resolver {
 
 type Family = readonly { address: string; ttl: number }[] | Error
 
-/** No such name, and no address of this family, are answers too. */
+/** "No such name" and "no address of this family" are answers, not failures. */
 async function collected(asked: Promise<readonly { address: string; ttl: number }[]>, into: Family[]) {
   const answer = await asked.catch((error: NodeJS.ErrnoException) =>
     error.code === 'ENOTFOUND' || error.code === 'ENODATA' ? [] : error,
@@ -162,12 +163,4 @@ function otherFamily(): Promise<void> {
 async function systemLookup(host: string): Promise<string[]> {
   const found = await dns.lookup(host, { all: true, order: 'ipv4first' })
   return found.map(({ address }) => address)
-}
-
-async function within<T>(ms: number, promise: Promise<T>, tooLate: Error): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(tooLate), ms)
-  })
-  return await Promise.race([promise, late]).finally(() => clearTimeout(timer))
 }

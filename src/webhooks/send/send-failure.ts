@@ -1,6 +1,6 @@
 import type { ErrorClass } from './webhook-outcome.ts'
 
-/** Why a request got no answer. */
+/** Why a request got no response. */
 export class SendError extends Error {
   override readonly name = 'SendError'
   readonly errorClass: ErrorClass
@@ -13,7 +13,7 @@ export class SendError extends Error {
 
 const messageCharsMax = 300
 
-/** Tells nothing of what a name resolves to: whoever registers addresses could map our network with it. */
+/** Does not say what a name resolves to: someone who registers endpoints could map our network with it. */
 export const blockedMessage = 'The address is not public (POSTHORN_ALLOW_CIDRS admits others)'
 
 const classes: Readonly<Record<string, ErrorClass>> = {
@@ -33,34 +33,34 @@ const classes: Readonly<Record<string, ErrorClass>> = {
   UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'protocol',
 }
 
-/** What went wrong on an open connection. Anything unheard of is ours: they are not charged for it. */
+/** A failure on an open connection. An unknown failure counts as `ours`, and not against the endpoint. */
 export function toSendError(thrown: unknown): SendError {
   if (thrown instanceof SendError) return thrown
-  const { code, message } = tellTale(thrown)
+  const { code, message } = describeThrown(thrown)
   return new SendError(classOf(code, message), message.slice(0, messageCharsMax), { cause: thrown })
 }
 
-/** What went wrong while a connection was made. */
+/** A failure while a connection was opened. */
 export function toDialError(thrown: unknown, phase: 'connect' | 'tls'): SendError {
   if (thrown instanceof SendError) return thrown
-  const { code, message } = tellTale(thrown)
+  const { code, message } = describeThrown(thrown)
   const found = classOf(code, message)
-  // Whatever keeps a connection from being made, the endpoint cannot be reached.
+  // Whatever keeps a connection from opening, the endpoint cannot be reached.
   const unknown = phase === 'tls' ? 'tls' : 'refused'
   const errorClass = found === 'timeout' ? 'connect_timeout' : found === 'ours' ? unknown : found
   return new SendError(errorClass, message.slice(0, messageCharsMax), { cause: thrown })
 }
 
 function classOf(code: string, message: string): ErrorClass {
-  // undici gives these the code of a closed socket, but the peer did speak.
+  // undici gives these the code of a closed socket, but the peer did answer.
   if (code === 'UND_ERR_SOCKET' && /^bad (response|upgrade)/.test(message)) return 'protocol'
   if (code.startsWith('ERR_SSL_') || code.startsWith('ERR_TLS_')) return 'tls'
   return classes[code] ?? 'ours'
 }
 
-function tellTale(thrown: unknown): { code: string; message: string } {
+function describeThrown(thrown: unknown): { code: string; message: string } {
   if (!(thrown instanceof Error)) return { code: '', message: String(thrown) }
-  // The errors of undici's parser have a name but no code.
+  // Errors of undici's parser have a name but no code.
   const code = 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : thrown.name
   return { code, message: thrown.message || code }
 }

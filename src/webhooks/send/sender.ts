@@ -4,20 +4,20 @@ import type { Connection } from './connection.ts'
 import { ConnectionPool } from './connection-pool.ts'
 import { Connector } from './connector.ts'
 import { type Cancellation, Deadline } from './deadline.ts'
-import { type Answer, Exchange } from './exchange.ts'
 import { Resolver, type ResolverOptions } from './resolver.ts'
+import { type Answer, RoundTrip } from './round-trip.ts'
 import { SendError, toSendError } from './send-failure.ts'
 import { parseTargetUrl } from './target-url.ts'
 import { type Result, readRetryAfter } from './webhook-outcome.ts'
 
 export interface SenderOptions {
   readonly policy: AddressPolicy
-  /** For one subscriber and endpoint. */
+  /** Per subscriber and endpoint. */
   readonly connectionsMax?: number
   /** How long TCP and TLS may take together. */
   readonly connectMs?: number
   readonly dns?: Omit<ResolverOptions, 'policy'>
-  /** Certificates that are trusted instead of the usual ones. */
+  /** Certificates to trust instead of the usual ones. */
   readonly ca?: string
 }
 
@@ -27,7 +27,7 @@ export interface SendRequest {
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
   readonly body: Buffer
-  /** Over everything: names, connecting, sending, the answer. */
+  /** For everything: resolving, connecting, sending and the response. */
   readonly timeoutMs: number
   readonly signal?: Cancellation
 }
@@ -42,18 +42,18 @@ export interface Timings {
 
 export interface Sent {
   readonly result: Result
-  /** Its first 16 KB, and how many bytes were read, at most 64 KB. */
+  /** With the first 16 KB of the body, and the number of bytes that were read, at most 64 KB. */
   readonly response: null | Pick<Answer, 'headers' | 'body' | 'bytes' | 'ending'>
   readonly timings: Timings
 }
 
 const targetsMax = 10_000
 
-/** They say how the message is framed, which is not the caller's to say. */
+/** These headers frame the message, so a caller may not set them. */
 const framingHeaders =
   /^(host|connection|keep-alive|upgrade|te|trailer|transfer-encoding|content-length|expect|accept-encoding|proxy-.*)$/i
 
-/** Posts to endpoints that nobody vouches for. Redirects are answers like any other: nothing follows them. */
+/** Posts to endpoints that may be hostile. A redirect is a response like any other: it is not followed. */
 export class Sender {
   readonly #policy: AddressPolicy
   readonly #resolver: Resolver
@@ -71,14 +71,14 @@ export class Sender {
     this.#connectionsMax = connectionsMax
   }
 
-  /** Never throws: whatever happens is a result. */
+  /** Never throws: every failure is a result. */
   async send(request: SendRequest): Promise<Sent> {
     const startedAt = performance.now()
     const deadline = new Deadline(request.timeoutMs, request.signal)
     this.#underWay.add(deadline)
     let pool: ConnectionPool | undefined
     let connection: Connection | undefined
-    let attempt: Exchange | undefined
+    let trip: RoundTrip | undefined
     try {
       if (this.#isClosed) deadline.cancel('The sender was closed')
       if (deadline.failure !== null) throw deadline.failure
@@ -86,16 +86,16 @@ export class Sender {
       pool = this.#poolFor(request.poolKey, target)
       connection = pool.take() ?? (await pool.wait(deadline).catch(toBusy))
       const options = toOptions(request, target)
-      attempt = new Exchange(connection, deadline)
-      const answer = await attempt.run(options).catch((error: unknown) => {
-        if (!isStale(error, connection as Connection, attempt as Exchange)) throw error
-        attempt = new Exchange(connection as Connection, deadline)
-        return attempt.run(options)
+      trip = new RoundTrip(connection, deadline)
+      const answer = await trip.run(options).catch((error: unknown) => {
+        if (!isStale(error, connection as Connection, trip as RoundTrip)) throw error
+        trip = new RoundTrip(connection as Connection, deadline)
+        return trip.run(options)
       })
-      return toSent(answer, timingsOf(startedAt, connection, attempt))
+      return toSent(answer, timingsOf(startedAt, connection, trip))
     } catch (error) {
       const { errorClass, message } = toSendError(error)
-      const timings = timingsOf(startedAt, connection, attempt)
+      const timings = timingsOf(startedAt, connection, trip)
       return { result: { kind: 'failed', errorClass, message }, response: null, timings }
     } finally {
       if (connection !== undefined) pool?.giveBack(connection)
@@ -104,7 +104,7 @@ export class Sender {
     }
   }
 
-  /** What is under way fails as `ours`. */
+  /** Requests under way fail as `ours`. */
   async close(): Promise<void> {
     this.#isClosed = true
     for (const deadline of this.#underWay) deadline.cancel('The sender was closed')
@@ -114,7 +114,7 @@ export class Sender {
     await Promise.all(pools.map((pool) => pool.destroy()))
   }
 
-  /** Stored URLs are judged again, since what is allowed may have changed since; but not for each request. */
+  /** Stored URLs are checked again, since the allowed networks may have changed; but not for each request. */
   #targetOf(text: string): Target {
     const known = this.#targets.get(text)
     if (known !== undefined) return known
@@ -144,7 +144,7 @@ export class Sender {
   }
 }
 
-/** A URL that may be sent to, taken apart. */
+/** The parts of a checked URL. */
 interface Target {
   readonly url: URL
   readonly origin: string
@@ -152,23 +152,23 @@ interface Target {
 }
 
 /**
- * A connection that was kept may be closed by the peer just as it is used. If not a byte came back, it is tried once
- * more at once: the connection opens itself anew, and is then none that was kept.
+ * A peer may close a kept connection just as it is used again. If not a byte came back, the request is sent once more: the
+ * connection opens anew, and then counts as new.
  */
-function isStale(error: unknown, connection: Connection, { firstByteMs }: Exchange): boolean {
+function isStale(error: unknown, connection: Connection, { firstByteMs }: RoundTrip): boolean {
   return connection.isReused && firstByteMs === null && toSendError(error).errorClass === 'reset'
 }
 
-function timingsOf(startedAt: number, connection?: Connection, attempt?: Exchange): Timings {
+function timingsOf(startedAt: number, connection?: Connection, trip?: RoundTrip): Timings {
   const timings: { -readonly [Step in keyof Timings]: Timings[Step] } = {
     totalMs: performance.now() - startedAt,
   }
-  if (connection === undefined || attempt === undefined) return timings
+  if (connection === undefined || trip === undefined) return timings
   const { dnsMs, connectMs, tlsMs } = connection.progress
   if (dnsMs !== undefined) timings.dnsMs = dnsMs
   if (connectMs !== undefined) timings.connectMs = connectMs
   if (tlsMs !== undefined) timings.tlsMs = tlsMs
-  if (attempt.firstByteMs !== null) timings.firstByteMs = attempt.firstByteMs
+  if (trip.firstByteMs !== null) timings.firstByteMs = trip.firstByteMs
   return timings
 }
 
@@ -180,7 +180,7 @@ function toOptions({ headers, body }: SendRequest, { path }: Target): Dispatcher
 
 const judged = new Map<string, boolean>()
 
-/** Few names come again and again. */
+/** The same few names come again and again. */
 function isFraming(name: string): boolean {
   const known = judged.get(name)
   if (known !== undefined) return known

@@ -3,7 +3,7 @@ import { PosthornError } from '../../errors.ts'
 import type { AddressPolicy } from './address-policy.ts'
 
 const charsMax = 2048
-/** Names that mean something only inside a network, where nobody from outside should have us knock. */
+/** Names that exist only inside a network, where nobody from outside may send our requests. */
 const localSuffixes = [
   '.localhost',
   '.localdomain',
@@ -20,8 +20,8 @@ const localSuffixes = [
 const metadataNames = ['metadata.google.internal', 'metadata.goog', 'instance-data.ec2.internal']
 
 /**
- * An address to send to, in the one spelling that URLs have. What it resolves to is judged at every dial; this only
- * tells whoever registers it early on. Throws BAD_FIELD.
+ * Checks the URL of an endpoint and returns it in its normal form. The address that it resolves to is checked at every
+ * connection; this check only tells the caller early. Throws BAD_FIELD.
  */
 export function checkTargetUrl(text: string, policy: AddressPolicy): string {
   return parseTargetUrl(text, policy).href

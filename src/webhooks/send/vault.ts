@@ -1,7 +1,9 @@
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto'
+import { open, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { PosthornError } from '../../errors.ts'
 
-/** A key for what is stored encrypted, under the name by which it is found again. */
+/** A key, and the id that stored texts name it by. */
 export interface VaultKey {
   readonly id: string
   readonly bytes: Buffer
@@ -12,8 +14,8 @@ const ivBytes = 12
 const tagBytes = 16
 
 /**
- * Keeps secrets unreadable at rest. What it seals bears the name of its key, so that keys can be changed: the first
- * seals, all open. The context binds a secret to its place: copied elsewhere it does not open.
+ * Encrypts secrets for storage. A sealed text names its key, so that keys can be changed: the first key seals, all keys open. The
+ * context binds a secret to its row: a copy in another row does not open.
  */
 export class Vault {
   readonly #keys: readonly VaultKey[]
@@ -22,7 +24,7 @@ export class Vault {
     this.#keys = keys
   }
 
-  /** Whether anything can be sealed at all. */
+  /** Whether there is a key. */
   get isReady(): boolean {
     return this.#keys.length > 0
   }
@@ -50,7 +52,7 @@ export class Vault {
     }
   }
 
-  /** What begins all that is sealed with the key that seals now. */
+  /** The beginning of every text that the current key seals. */
   get prefix(): string {
     const [key] = this.#keys
     if (key === undefined) throw new PosthornError('SECRET_KEY_MISSING')
@@ -62,7 +64,7 @@ function prefixOf({ id }: VaultKey): string {
   return `v1.${id}.`
 }
 
-/** Only as it was written: Node reads past what is no base64, and takes a tag that was cut short for a tag. */
+/** Strict: Node skips characters that are not base64, and accepts a tag that was cut short. */
 function readSealed(text: string): { keyId: string; iv: Buffer; sealed: Buffer; tag: Buffer } {
   const [, keyId = 'unknown', base64 = ''] = /^v1\.([^.]+)\.([^.]+)$/.exec(text) ?? []
   const bytes = Buffer.from(base64, 'base64url')
@@ -78,7 +80,7 @@ function readSealed(text: string): { keyId: string; iv: Buffer; sealed: Buffer; 
   }
 }
 
-/** 32 bytes as base64 or hex, several with commas between them, the newest first. Errors call them by `name`. */
+/** 32 bytes as base64 or hex; several are separated by commas, the newest first. Errors name the option `name`. */
 export function parseVaultKeys(text: string, name = 'POSTHORN_SECRET_KEY'): VaultKey[] {
   return text.split(',').map((part) => {
     const bytes = keyBytes(part.trim(), name)
@@ -86,7 +88,7 @@ export function parseVaultKeys(text: string, name = 'POSTHORN_SECRET_KEY'): Vaul
   })
 }
 
-/** The form is checked first: of a passphrase Node would read whatever looks like base64, and that may be 32 bytes. */
+/** The form is checked first: Node would decode any passphrase as base64, and the result may have 32 bytes. */
 function keyBytes(value: string, option: string): Buffer {
   if (/^[0-9a-f]{64}$/i.test(value)) return Buffer.from(value, 'hex')
   if (/^[A-Za-z0-9+/_-]{43}=?$/.test(value)) return Buffer.from(value, 'base64')
@@ -95,4 +97,56 @@ function keyBytes(value: string, option: string): Buffer {
     expected: '32 random bytes as base64 or hex (openssl rand -base64 32)',
     value: 'something else',
   })
+}
+
+/**
+ * Makes a vault with the keys of `POSTHORN_SECRET_KEY`. The embedded database belongs to this machine alone, so a key is made and
+ * kept beside its data, and nothing has to be set up; a key from the environment is used before it.
+ */
+export async function openVault(
+  secretKey: string | undefined,
+  dataDirectory: string | undefined,
+): Promise<Vault> {
+  const given = secretKey === undefined ? [] : parseVaultKeys(secretKey)
+  if (dataDirectory === undefined) return new Vault(given)
+  const path = join(dataDirectory, 'secret-key')
+  const found = (await readKey(path)) ?? (given.length === 0 ? await makeKey(path) : undefined)
+  if (found === undefined) return new Vault(given)
+  return new Vault([...given, ...keptKeys(path, found)])
+}
+
+function keptKeys(path: string, text: string) {
+  try {
+    return parseVaultKeys(text.trim())
+  } catch (error) {
+    throw new PosthornError(
+      'DATA_DIRECTORY_UNUSABLE',
+      { directory: path, reason: 'it holds no key' },
+      { cause: error },
+    )
+  }
+}
+
+async function readKey(path: string): Promise<string | undefined> {
+  try {
+    return await readFile(path, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+}
+
+/** If two processes come at the same time, one makes the key and both use it. */
+async function makeKey(path: string): Promise<string> {
+  const key = randomBytes(32).toString('base64')
+  try {
+    const file = await open(path, 'wx', 0o600)
+    await file.writeFile(`${key}\n`)
+    await file.sync()
+    await file.close()
+    return key
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    return (await readKey(path)) ?? key
+  }
 }

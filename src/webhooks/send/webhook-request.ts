@@ -4,10 +4,9 @@ import type { Format } from '../../domain/endpoint.ts'
 import type { StoredEvent } from '../../domain/stored-event.ts'
 import { signWith } from '../receive/signature.ts'
 
-/** What we call ourselves. */
+/** The `user-agent` of webhooks. */
 export const agent = 'Posthorn/1 (webhooks)'
 
-/** What is sent, and to whom. */
 export interface WebhookRequest {
   readonly headers: Readonly<Record<string, string>>
   readonly body: Buffer
@@ -15,16 +14,16 @@ export interface WebhookRequest {
 
 export interface RequestParts {
   readonly event: StoredEvent
-  /** The same for every attempt: the receiver's key against repeats. */
+  /** The same for every attempt, so that the receiver recognizes repeats. */
   readonly deliveryId: string
   readonly attempt: number
   readonly format: Format
-  /** The subscriber's own; ours go before them. */
+  /** The subscriber's own headers; ours replace them. */
   readonly headers: Readonly<Record<string, string>>
   /** The newest first. */
   readonly secrets: readonly (Buffer | KeyObject)[]
   readonly lane: LanePlace | null
-  /** The job that sends it once more; null: nobody asked for that. */
+  /** The replay that sends the event again; null: none does. */
   readonly replay: string | null
   /** Unix seconds. */
   readonly timestamp: number
@@ -34,10 +33,13 @@ export interface RequestParts {
 /** Where a delivery stands in its lane, for the receiver to check. */
 export interface LanePlace {
   readonly orderingKey: string
+  /** When the numbering of the lane began. */
   readonly epoch: number
+  /** 1, 2, 3 … without gaps; the same for every attempt. */
   readonly sequence: number
-  /** The highest of its lane that was delivered; 0: none. */
+  /** The highest delivered number of the lane; 0: none. The numbers in between were given up. */
   readonly delivered: number
+  /** A later delivery went before it. */
   readonly isLate: boolean
 }
 
@@ -45,7 +47,7 @@ export function buildRequest(parts: RequestParts): WebhookRequest {
   const { event, deliveryId: id, attempt, secrets, timestamp, lane, replay, userAgent } = parts
   const { headers: contentHeaders, content } = contentOf(parts)
   const body = Buffer.from(content as string)
-  // One by one: to spread them costs as much as the signature.
+  // One by one: spreading them costs as much as the signature.
   const headers: Record<string, string> = {}
   for (const name in parts.headers) headers[name] = parts.headers[name] as string
   headers['user-agent'] = userAgent
@@ -70,7 +72,7 @@ function contentOf({ event, format }: RequestParts): Content {
   switch (format) {
     case 'standard': {
       const timestamp = (event.timestamp ?? event.createdAt).toISOString()
-      // The payload goes as it came, byte for byte.
+      // The payload is sent as it was published, byte for byte.
       const content = `{"type":${JSON.stringify(event.type)},"timestamp":"${timestamp}","data":${event.payloadText}}`
       return { headers: json, content }
     }
@@ -101,7 +103,7 @@ function laneHeaders({ orderingKey, epoch, sequence, delivered, isLate }: LanePl
   }
 }
 
-/** What lies between was settled otherwise than as delivered, and comes no more. */
+/** These deliveries were given up and do not come any more. */
 function rangeOf(first: number, last: number): string {
   return first === last ? String(first) : `${first}-${last}`
 }

@@ -80,7 +80,7 @@ describe('headers', () => {
     const value = vector[name as keyof typeof vector]
     for (const wrong of [undefined, '', [], [value, value]]) {
       const message = refusal(body, { ...vector, [name]: wrong }, secret, sent)
-      expect(message).toContain(`${name} is missing, or there more than once`)
+      expect(message).toContain(`${name} is missing or occurs more than once`)
     }
     expect(refusal(body, { ...vector, [title(name)]: value }, secret, sent)).toContain('more than once')
   })

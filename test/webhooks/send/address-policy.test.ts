@@ -182,7 +182,7 @@ describe('networks are read', () => {
     '10.0.0.0/8,127.0.0.1',
   ])('"%s" is refused by name and value', (text) => {
     expect(() => new AddressPolicy([text])).toThrow(
-      `Expected POSTHORN_ALLOW_CIDRS to be addresses or networks such as 10.0.0.0/8, with commas between them, got ${text || '""'}.`,
+      `Expected POSTHORN_ALLOW_CIDRS to be networks such as 10.0.0.0/8, separated by commas, got ${text || '""'}.`,
     )
   })
 })

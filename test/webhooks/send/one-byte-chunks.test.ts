@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { Connection } from '../../../src/webhooks/send/connection.ts'
 import type { Deadline } from '../../../src/webhooks/send/deadline.ts'
-import { Exchange } from '../../../src/webhooks/send/exchange.ts'
+import { RoundTrip } from '../../../src/webhooks/send/round-trip.ts'
 
 const silent = {
   dispatch: () => undefined,
@@ -17,7 +17,7 @@ const heapGrowthMax = 40_000_000
 test('answers that come in chunks of one byte cost about as much memory as they have bytes', async () => {
   const before = process.memoryUsage().heapUsed
   const open = Array.from({ length: exchangesOpen }, () => {
-    const exchange = new Exchange(silent, endless)
+    const exchange = new RoundTrip(silent, endless)
     const answered = exchange.run({ path: '/', method: 'POST' })
     exchange.onResponseStart(null, 200, {})
     for (let at = 0; at < bodyBytes; at++) exchange.onResponseData(null, chunk)

@@ -16,7 +16,7 @@ export interface Target {
   readonly url: string
   readonly rules: StatusRules
   readonly timeoutMs: number
-  /** Those of the subscriber's own headers whose values nobody is shown. */
+  /** The subscriber's own headers whose values are never shown. */
   readonly hiddenHeaders: ReadonlySet<string>
 }
 
@@ -24,7 +24,7 @@ export interface Posted extends Decision {
   readonly exchange: ExchangeRecord
 }
 
-/** Makes one attempt: signs, sends, and says what that means. Never throws. */
+/** Makes one attempt: signs and sends the request, and decides the outcome. Never throws. */
 export function postWebhook(
   sender: Sender,
   target: Target,
@@ -49,9 +49,9 @@ function recordOf(
   const failed = result.kind === 'failed' ? result : null
   return {
     request: {
-      // Who may see deliveries need not see what a query is trusted with.
+      // The query may hold secrets, which not everyone who may see deliveries may see.
       url: url.includes('?') ? url.replace(/\?.*$/s, '?…') : url,
-      // What was sent is kept for all who may look at deliveries, and they need not be able to send the same.
+      // Someone who may see deliveries must not be able to send the same request.
       headers: hideSecrets(headers, hidden),
       bodySha256: createHash('sha256').update(body).digest('hex'),
       bodyBytes: body.length,
@@ -64,7 +64,7 @@ function recordOf(
   }
 }
 
-/** A receiver may repeat what it was sent: that is as hidden in its answer as in our request. */
+/** A receiver may repeat our request: secrets are hidden in its response as in our request. */
 function responseOf(
   { headers, body, bytes, ending }: NonNullable<Sent['response']>,
   secrets: readonly string[],

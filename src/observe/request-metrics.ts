@@ -1,15 +1,15 @@
 import type { Metrics } from './metrics.ts'
 
-/** A request that was answered, or whose client has gone. */
+/** A request that was answered, or whose client hung up. */
 export interface FinishedRequest {
   readonly method: string
-  /** As the route is written: `/events/{id}`. Null: there is no such route. */
+  /** The path as the API describes it: `/events/{id}`. Null: no route matches. */
   readonly route: string | null
   readonly status: number
   readonly ms: number
 }
 
-/** Counts requests. Finding a labelled metric costs more than counting, so each is looked up once. */
+/** Counts requests. To find a labelled metric costs more than to count, so each is looked up once. */
 export function observeRequests(metrics: Metrics): (request: FinishedRequest) => void {
   const found = new Map<string, (seconds: number) => void>()
   return ({ method, route: pattern, status, ms }) => {

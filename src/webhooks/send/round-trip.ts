@@ -6,14 +6,14 @@ import type { Deadline } from './deadline.ts'
 import type { Ending } from './escapes.ts'
 import { SendError, toSendError } from './send-failure.ts'
 
-/** As much of an answer as was read. */
+/** A response, as far as it was read. */
 export interface Answer {
   readonly status: number
   readonly headers: Record<string, string>
-  /** Its first 16 KB. */
+  /** The first 16 KB. */
   readonly body: Buffer
   readonly bytes: number
-  /** `'cut'`: the body had more than is kept, or broke off. */
+  /** `'cut'`: the body was longer than what is kept, or broke off. */
   readonly ending: Ending
 }
 
@@ -22,14 +22,14 @@ const bodyBytesMax = 65_536
 const keptBytesMax = 16_384
 const drainMs = 2000
 const nothing = Buffer.alloc(0)
-/** Enough for a few hints before the answer; a flood of them is no answer. */
+/** A few informational responses (1xx) may come before the response; a flood of them is refused. */
 const informationalMax = 10
 
 /**
- * One request on one connection. The head of the answer decides: what the body does afterwards changes nothing, so it
- * is read for a short while only.
+ * One request and its response on one connection. Status and headers decide the outcome, and the body changes nothing, so the
+ * body is read for a short while only.
  */
-export class Exchange implements Dispatcher.DispatchHandler, ContinueListener {
+export class RoundTrip implements Dispatcher.DispatchHandler, ContinueListener {
   readonly #connection: Connection
   readonly #deadline: Deadline
   #kept: GrowingBytes | null = null
@@ -39,7 +39,7 @@ export class Exchange implements Dispatcher.DispatchHandler, ContinueListener {
   #informational = 0
   #isOver = false
   #startedAt = 0
-  #heardAt: number | null = null
+  #firstByteAt: number | null = null
   #drain: NodeJS.Timeout | undefined
 
   constructor(connection: Connection, deadline: Deadline) {
@@ -49,7 +49,7 @@ export class Exchange implements Dispatcher.DispatchHandler, ContinueListener {
 
   /** From the request's first byte to the answer's. */
   get firstByteMs(): number | null {
-    return this.#heardAt === null ? null : this.#heardAt - this.#startedAt
+    return this.#firstByteAt === null ? null : this.#firstByteAt - this.#startedAt
   }
 
   /** Rejects with SendError. */
@@ -57,29 +57,29 @@ export class Exchange implements Dispatcher.DispatchHandler, ContinueListener {
     return new Promise((answer, fail) => {
       this.#settle = { answer, fail }
       const { failure } = this.#deadline
-      if (failure !== null) return this.#end(this.#lateness(failure))
-      this.#deadline.watch((late) => this.#end(this.#lateness(late)))
+      if (failure !== null) return this.#end(this.#timeoutError(failure))
+      this.#deadline.watch((late) => this.#end(this.#timeoutError(late)))
       this.#connection.dispatch(options, this)
     })
   }
 
-  // What undici and the connection call. It is the handler itself: six functions for each request would be a tenth of its cost.
+  // undici and the connection call these. The object itself is the handler: six closures per request would be a tenth of its cost.
 
   onRequestStart(): void {
     this.#startedAt = performance.now()
   }
 
   onBytes(): void {
-    // A peer that speaks before it was asked has not answered.
-    if (this.#startedAt > 0) this.#heardAt ??= performance.now()
+    // Bytes that come before the request was sent are not a response to it.
+    if (this.#startedAt > 0) this.#firstByteAt ??= performance.now()
   }
 
   onContinue(): void {
-    this.#hear(100, {})
+    this.#start(100, {})
   }
 
   onResponseStart(_: unknown, status: number, headers: Record<string, string | string[] | undefined>): void {
-    this.#hear(status, headers)
+    this.#start(status, headers)
   }
 
   onResponseData(_: unknown, chunk: Buffer): void {
@@ -97,7 +97,7 @@ export class Exchange implements Dispatcher.DispatchHandler, ContinueListener {
     this.#end(toSendError(error))
   }
 
-  #hear(status: number, headers: Record<string, string | string[] | undefined>): void {
+  #start(status: number, headers: Record<string, string | string[] | undefined>): void {
     if (this.#settle === null) return
     if (status < 100) {
       this.#end(new SendError('protocol', `The answer has the status ${String(status).padStart(3, '0')}`))
@@ -108,7 +108,7 @@ export class Exchange implements Dispatcher.DispatchHandler, ContinueListener {
       if (this.#informational > informationalMax) this.#end(new SendError('protocol', 'Too many 1xx answers'))
       return
     }
-    // Without a prototype: a header may be called __proto__.
+    // Without a prototype: a header may be named __proto__.
     const joined: Record<string, string> = Object.create(null)
     let chars = 0
     for (const name in headers) {
@@ -126,7 +126,7 @@ export class Exchange implements Dispatcher.DispatchHandler, ContinueListener {
     queueMicrotask(this.#onHead)
   }
 
-  /** Most answers are whole by now, and need no clock. */
+  /** Most responses are complete by now and need no timer. */
   readonly #onHead = () => {
     if (this.#settle !== null) this.#drain = setTimeout(() => this.#end(null), drainMs)
   }
@@ -142,7 +142,7 @@ export class Exchange implements Dispatcher.DispatchHandler, ContinueListener {
     if (this.#bytes > bodyBytesMax) this.#end(null)
   }
 
-  /** Once there is a head, there is an answer. What comes later is not heard: the connection is busy and is dropped. */
+  /** With status and headers there is a response. Later bytes are ignored: the connection is still busy, and is dropped. */
   #end(failure: SendError | null): void {
     const settle = this.#settle
     if (settle === null) return
@@ -159,8 +159,8 @@ export class Exchange implements Dispatcher.DispatchHandler, ContinueListener {
     }
   }
 
-  /** A deadline that passes is told by what was waited for. */
-  #lateness(reason: SendError): SendError {
+  /** Names the step that the request was waiting for when its time was over. */
+  #timeoutError(reason: SendError): SendError {
     if (reason.errorClass !== 'timeout') return reason
     const { phase } = this.#connection.progress
     if (phase === 'open') return reason
