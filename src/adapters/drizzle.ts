@@ -1,6 +1,6 @@
 import type { Queryable } from '../db/database.ts'
 import { checkAdapted, isPool, isPostgresJsPool, notOutside } from '../domain/transaction.ts'
-import { withTextArrays } from './parameters.ts'
+import { withTextArrays } from './text-arrays.ts'
 
 interface DrizzleTransaction {
   execute(query: never): PromiseLike<unknown>
