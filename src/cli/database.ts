@@ -8,7 +8,7 @@ import { createRetention, type Retention } from '../retention/retention.ts'
 import { isLogging } from './command.ts'
 
 /** `any` makes the embedded database if there is none; `existing` refuses then. */
-export interface DatabaseTerms {
+interface DatabaseTerms {
   readonly embedded: 'any' | 'existing'
 }
 

@@ -32,7 +32,7 @@ import {
 export type { PostgresOptions } from './postgres-options.ts'
 
 /** `synced`: an answered commit is on disk. `unsafe`: a crash of the server may lose it. */
-export type Durability = 'synced' | 'unsafe'
+type Durability = 'synced' | 'unsafe'
 
 export interface PostgresDatabase extends Database {
   readonly durability: Durability
