@@ -83,7 +83,7 @@ export interface PosthornOptions<C extends Catalogue = Catalogue> {
   /** How long one statement may run on the database server (POSTHORN_STATEMENT_TIMEOUT_MS). Default: `10000`. */
   readonly statementTimeoutMs?: number
   /**
-   * An attempt that began longer ago than this and has not ended is reported as overdue; choose more than the
+   * An attempt that was picked longer ago than this and has not ended is reported as overdue; choose more than the
    * `timeoutMs` of handlers (POSTHORN_OVERDUE_AFTER_MS). Default: `1200000`.
    */
   readonly overdueAfterMs?: number

@@ -161,7 +161,7 @@ export const hubOptions = {
     check: wholeNumber(1_000, 365 * dayMs),
     default: 1_200_000,
     meaning:
-      'an attempt that began longer ago than this and has not ended is reported as overdue; choose more than ' +
+      'an attempt that was picked longer ago than this and has not ended is reported as overdue; choose more than ' +
       'the `timeoutMs` of handlers',
   },
   keepFinishedMs: {
