@@ -86,7 +86,8 @@ const functionStart =
 const statements = new Set(['if', 'for', 'while', 'switch', 'catch'])
 
 /** `defineStatement` calls whose text is not one literal: it was put together, and cannot be pasted into psql. */
-export function patchedStatements(text: string): number {
+export function patchedStatements(source: string): number {
+  const text = withoutComments(source)
   const calls = text.match(/(?<!function )\bdefineStatement\(/g)?.length ?? 0
   const whole =
     text.match(/\bdefineStatement\(\s*'\w+',\s*(?:'[^']*'|`(?:[^`$]|\$(?!\{))*`),?\s*\)/g)?.length ?? 0
