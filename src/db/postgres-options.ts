@@ -9,25 +9,29 @@ import { type HostAddress, Primary } from './primary.ts'
 export type PostgresOptions = (
   | { connection: string | pg.PoolConfig; pool?: never }
   | { pool: pg.Pool; connection?: never }
-) & {
-  /** The schema that holds all our tables. Default `posthorn`. */
-  readonly schema?: string
+) &
+  Partial<Limits> & {
+    /** The schema that holds all our tables. Default `posthorn`. */
+    readonly schema?: string
+    /** How long to wait for the server to accept a connection. Default 2,000. */
+    readonly connectTimeoutMs?: number
+  }
+
+interface Limits {
   /** Connections at most, apart from one for each listener. Default 20. */
-  readonly poolMax?: number
-  /** How long to wait for the server to accept a connection. Default 2,000. */
-  readonly connectTimeoutMs?: number
+  readonly poolMax: number
   /** How long to wait for a free connection when all are in use. Default 10,000. */
-  readonly checkoutTimeoutMs?: number
+  readonly checkoutTimeoutMs: number
   /** How long one statement may run on the server. Default 10,000. */
-  readonly statementTimeoutMs?: number
+  readonly statementTimeoutMs: number
   /** How long a transaction may be idle between two statements: a frozen process then frees its locks. Default 60,000. */
-  readonly idleInTransactionMs?: number
+  readonly idleInTransactionMs: number
   /** `false` sends no named statements, which PgBouncer before 1.21 cannot pool. Default `true`. */
-  readonly prepared?: boolean
-  readonly log?: DatabaseLog
+  readonly prepared: boolean
+  readonly log: DatabaseLog
 }
 
-export interface PostgresSettings {
+export interface PostgresSettings extends Limits {
   /** The quoted name. */
   readonly schema: string
   readonly pool: pg.Pool | undefined
@@ -35,12 +39,6 @@ export interface PostgresSettings {
   readonly client: pg.ClientConfig
   /** Finds the server that takes writes. */
   readonly primary: Primary
-  readonly poolMax: number
-  readonly checkoutTimeoutMs: number
-  readonly statementTimeoutMs: number
-  readonly idleInTransactionMs: number
-  readonly prepared: boolean
-  readonly log: DatabaseLog
 }
 
 /** Fills in the defaults. The numbers were checked with the options of the hub. */
