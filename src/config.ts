@@ -12,24 +12,24 @@ type ValuesOf<T extends Table> = {
   readonly [Name in keyof T]: ReturnType<T[Name]['check']> | T[Name]['default']
 }
 
-/** Every option of the library, checked, with its default where nothing was set. */
+/** Every option of the library, checked, or its default. */
 export type Config = ValuesOf<typeof hubOptions>
 
-/** All that `posthorn serve` goes by. */
+/** The settings of `posthorn serve`. */
 export type ServerConfig = Config & ValuesOf<typeof serverOptions>
 
 /** Where `posthorn publish` and `posthorn listen` find the server. */
-export type CallerConfig = ValuesOf<typeof callerOptions>
+type CallerConfig = ValuesOf<typeof callerOptions>
 
 export function readConfig(options: PosthornOptions, env: Environment = process.env): Config {
   checkOptions(options, hubOptions, 'createPosthorn')
-  // An application that has no DATABASE_URL of its own may hand on an empty text.
+  // An application without a DATABASE_URL of its own may pass on an empty text.
   const given = options.database === '' ? { ...options, database: undefined } : options
   const config = readTable(hubOptions, given, env)
   return Object.freeze({ ...config, idlePollMs: readIdlePollMs(config, given, env) })
 }
 
-/** Nothing is gained by polling more often when idle than when busy. */
+/** An idle process must not poll more often than a busy one. */
 function readIdlePollMs({ pollMs, idlePollMs }: Config, given: PosthornOptions, env: Environment): number {
   const option = {
     ...hubOptions.idlePollMs,
@@ -52,7 +52,7 @@ export function readCallerConfig(env: Environment = process.env): CallerConfig {
   return readTable(callerOptions, {}, env)
 }
 
-/** All that a command which calls the server needs to know of it. */
+/** The port of the server that a command calls. */
 export function readPort(env: Environment = process.env): number {
   return readOption('port', serverOptions.port, undefined, env)
 }

@@ -1,6 +1,6 @@
 import type { Queryable } from '../db/database.ts'
 import { checkAdapted, isPool, isPostgresJsPool, notOutside } from '../domain/transaction.ts'
-import { withTextArrays } from './parameters.ts'
+import { withTextArrays } from './text-arrays.ts'
 
 interface DrizzleTransaction {
   execute(query: never): PromiseLike<unknown>
@@ -9,7 +9,7 @@ interface DrizzleTransaction {
 /** `await db.transaction(async (tx) => hub.publish(event, { tx: fromDrizzle(tx) }))` */
 export function fromDrizzle(tx: DrizzleTransaction): Queryable {
   checkAdapted('Drizzle', tx, 'execute')
-  // What it runs on: a transaction has a client, or a transaction, of its own.
+  // A transaction has a client, or a transaction, of its own.
   const { client } = (tx as { session?: { client?: unknown } }).session ?? {}
   notOutside('Drizzle', isPool(client) || isPostgresJsPool(client))
   return {

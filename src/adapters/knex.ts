@@ -1,6 +1,6 @@
 import type { Queryable } from '../db/database.ts'
 import { checkAdapted, notOutside } from '../domain/transaction.ts'
-import { withTextArrays } from './parameters.ts'
+import { withTextArrays } from './text-arrays.ts'
 
 interface KnexTransaction {
   raw(text: string): { options(options: Readonly<Record<string, unknown>>): PromiseLike<PgResult> }

@@ -1,6 +1,6 @@
 import type { Queryable } from '../db/database.ts'
 import { checkAdapted, notOutside } from '../domain/transaction.ts'
-import { withTextArrays } from './parameters.ts'
+import { withTextArrays } from './text-arrays.ts'
 
 interface KyselyTransaction {
   withoutPlugins(): { executeQuery(query: never): Promise<KyselyResult> }
@@ -30,7 +30,7 @@ export function fromKysely(trx: KyselyTransaction): Queryable {
   }
 }
 
-/** What Kysely's `CompiledQuery.raw` makes. */
+/** The same object that Kysely's `CompiledQuery.raw` makes. */
 function compiled(sql: string, parameters: unknown[]) {
   const query = { kind: 'RawNode', sqlFragments: [sql], parameters: [] }
   return { sql, parameters, query, queryId: { queryId: 'posthorn' } }

@@ -1,6 +1,6 @@
 import type { Queryable } from '../db/database.ts'
 import { checkAdapted, isPostgresJsPool, notOutside } from '../domain/transaction.ts'
-import { withTextArrays } from './parameters.ts'
+import { withTextArrays } from './text-arrays.ts'
 
 interface PostgresJsTransaction {
   unsafe(text: string, values: never): PromiseLike<ArrayLike<unknown> & { readonly count: number }>

@@ -7,9 +7,9 @@ import type { KeyRing } from '../keys/key-ring.ts'
 import type { Logger } from '../observe/log.ts'
 import { observeRequests } from '../observe/request-metrics.ts'
 import type { Posthorn } from '../posthorn.ts'
-import { readManifest } from './version.ts'
+import { readManifest } from './command.ts'
 
-export interface ApiOptions {
+interface ApiOptions {
   readonly hub: Posthorn
   readonly keys: KeyRing
   readonly log: Logger
@@ -18,7 +18,7 @@ export interface ApiOptions {
 
 export interface Api {
   readonly port: number
-  /** Takes no more connections, sends long polls home, and waits for what is under way. */
+  /** Takes no more connections, answers long polls, and waits for requests under way. */
   stop(): Promise<void>
 }
 
@@ -44,7 +44,7 @@ export async function startApi({ hub, keys, log, address }: ApiOptions): Promise
     const draining = new Promise<void>((tell) => {
       closed = server.close(tell)
     })
-    // A long poll that ended earlier would be told to keep a connection that we are about to cut.
+    // Long polls end after the server has begun to close: an earlier answer would say keep-alive, and then the connection is cut.
     await Promise.race([draining, closed])
     await hub.pull.stop()
     await closed
@@ -53,7 +53,9 @@ export async function startApi({ hub, keys, log, address }: ApiOptions): Promise
     isDraining = true
     const late = new AbortController()
     const waited = delay(drainMsMax, 'late', { signal: late.signal }).catch(() => 'in time')
-    const drained = drain().catch((error: unknown) => log.error({ err: error }, 'Trouble while stopping'))
+    const drained = drain().catch((error: unknown) =>
+      log.error({ err: error }, 'Stopping the HTTP server failed'),
+    )
     if ((await Promise.race([drained, waited])) === 'late') {
       log.warn(`Requests were cut after ${drainMsMax / 1000} s`)
       http.closeAllConnections()
@@ -63,7 +65,7 @@ export async function startApi({ hub, keys, log, address }: ApiOptions): Promise
   return { port: (http.address() as AddressInfo).port, stop }
 }
 
-/** Each of these is a setting that does not fit this machine, and not a fault of ours. */
+/** Each of these codes means a setting that does not fit this machine. */
 function refusedAddress(error: unknown, { host, port }: { host: string; port: number }): unknown {
   switch ((error as NodeJS.ErrnoException).code) {
     case 'EADDRINUSE':

@@ -1,28 +1,31 @@
 import { parseArgs } from 'node:util'
 import { PosthornError } from '../errors.ts'
 
-/** What a command can be told, and by what. */
-export interface Usage {
+/** The arguments that a command takes. */
+interface Usage {
   readonly known?: Readonly<Record<string, 'string' | 'boolean'>>
-  /** What stands without a name, in its order. */
+  /** The names of arguments without a name, in their order: `<type>`. */
   readonly places?: readonly string[]
-  /** What it reads from the environment: some people try these as options first. */
+  /** The environment variables that the command reads: some people try these as options first. */
   readonly variables?: readonly string[]
 }
 
-export interface Arguments {
+interface Arguments {
   /** A switch that was given is the empty text. */
   readonly options: Readonly<Record<string, string | undefined>>
   readonly positionals: readonly string[]
 }
 
-/** Not strict: the errors of `parseArgs` do not say which option it was but in their text. */
+/** Not strict: an error of `parseArgs` names the option in its text only. */
 export function readArguments(args: readonly string[], usage: Usage): Arguments {
   const { known = {}, places = [] } = usage
   const config = Object.fromEntries(Object.entries(known).map(([name, type]) => [name, { type }]))
   const { tokens } = parseArgs({
-    ...{ args: [...args], options: config },
-    ...{ strict: false, allowPositionals: true, tokens: true },
+    args: [...args],
+    options: config,
+    strict: false,
+    allowPositionals: true,
+    tokens: true,
   })
   const options: Record<string, string> = {}
   const positionals: string[] = []
@@ -31,7 +34,7 @@ export function readArguments(args: readonly string[], usage: Usage): Arguments 
     if (token.kind !== 'option') continue
     const { name, rawName, value, inlineValue, index } = token
     if (!Object.hasOwn(known, name)) {
-      // The value of a long one is not shown: it may be a key.
+      // The value of a long option is not shown: it may be a key.
       const typed = rawName.startsWith('--') ? rawName : args[index]
       throw badOption(rawName, insteadOf(name, usage), typed)
     }
@@ -57,14 +60,14 @@ export function badOption(option: string, expected: string, value: string | unde
   return new PosthornError('BAD_OPTION', { option, expected, value: value?.trim() ? value : 'nothing' })
 }
 
-/** The rules name their fields; the reader of the error typed options or set variables. */
+/** Renames the option of an error: the rules name their fields, but the reader typed options or set variables. */
 export function asTyped(error: unknown, names: Readonly<Record<string, string>>): unknown {
   if (!(error instanceof PosthornError) || error.code !== 'BAD_OPTION') return error
   const option = names[String(error.details.option)]
   return option === undefined ? error : new PosthornError('BAD_OPTION', { ...error.details, option })
 }
 
-/** What whoever typed an option that there is not may have meant. */
+/** What somebody who typed an unknown option may have meant. */
 function insteadOf(name: string, { known = {}, places = [], variables = [] }: Usage): string {
   const asVariable = name.toUpperCase().replaceAll('-', '_')
   const variable = variables.find((one) => one === asVariable || one === `POSTHORN_${asVariable}`)

@@ -1,7 +1,7 @@
 import { createServer } from 'node:net'
 import type { ServerConfig } from '../config.ts'
-import type { Finding } from './finding.ts'
-import { readManifest } from './version.ts'
+import { readManifest } from './command.ts'
+import { type Finding, failed, fine } from './finding.ts'
 
 const answerMsMax = 2_000
 
@@ -9,11 +9,8 @@ export function checkNode(): Finding {
   const wanted = readManifest().engines.node
   const [major, minor] = versionOf(process.versions.node)
   const [majorMin, minorMin] = versionOf(wanted)
-  const check = 'node'
-  if (major > majorMin || (major === majorMin && minor >= minorMin)) {
-    return { check, state: 'ok', says: process.version }
-  }
-  return { check, state: 'fail', says: process.version, fix: `install Node ${wanted}` }
+  if (major > majorMin || (major === majorMin && minor >= minorMin)) return fine('node', process.version)
+  return failed('node', process.version, `install Node ${wanted}`)
 }
 
 function versionOf(text: string): [major: number, minor: number] {
@@ -21,29 +18,24 @@ function versionOf(text: string): [major: number, minor: number] {
   return [Number(major), Number(minor)]
 }
 
-/** Free, or posthorn's own already. */
+/** The port must be free, or posthorn itself must listen on it. */
 export async function checkPort({ host, port }: ServerConfig): Promise<Finding> {
-  const check = 'port'
-  if (port === 0) return { check, state: 'ok', says: 'any that is free' }
+  if (port === 0) return fine('port', 'any that is free')
   const place = `${port} of ${host}`
-  const other = `PORT=${port < 65_535 ? port + 1 : port - 1}`
-  const trouble = await tryToListen(host, port)
-  if (trouble === undefined) return { check, state: 'ok', says: `${place} is free` }
-  if (trouble === 'EADDRINUSE') {
-    if (await answersLikePosthorn(host, port)) {
-      return { check, state: 'ok', says: `posthorn answers on port ${place}` }
-    }
-    const fix = `stop what listens there, or set ${other}`
-    return { check, state: 'fail', says: `something else listens on port ${place}`, fix }
+  const code = await tryToListen(host, port)
+  if (code === undefined) return fine('port', `${place} is free`)
+  if (code === 'EADDRINUSE') {
+    if (await answersLikePosthorn(host, port)) return fine('port', `posthorn answers on port ${place}`)
+    const other = `PORT=${port < 65_535 ? port + 1 : port - 1}`
+    const fix = `stop the program that listens there, or set ${other}`
+    return failed('port', `something else listens on port ${place}`, fix)
   }
-  if (trouble === 'EACCES') {
-    return { check, state: 'fail', says: `this user may not listen on port ${place}`, fix: 'set PORT=8080' }
-  }
-  const fix = 'set HOST to an address of this machine'
-  return { check, state: 'fail', says: `nobody can listen on port ${place}: ${trouble}`, fix }
+  if (code === 'EACCES') return failed('port', `this user may not listen on port ${place}`, 'set PORT=8080')
+  const says = `nobody can listen on port ${place}: ${code}`
+  return failed('port', says, 'set HOST to an address of this machine')
 }
 
-/** The code of the error, if there is one. */
+/** Resolves with the code of the error, if there is one. */
 function tryToListen(host: string, port: number): Promise<string | undefined> {
   return new Promise((resolve) => {
     const server = createServer()
@@ -59,7 +51,7 @@ async function answersLikePosthorn(host: string, port: number): Promise<boolean>
     const response = await fetch(url, { signal: AbortSignal.timeout(answerMsMax) })
     return response.headers.has('x-request-id') && (await response.text()) === '{"status":"ok"}'
   } catch {
-    // Whatever it is, it does not speak as we do.
+    // It does not speak HTTP as posthorn does.
     return false
   }
 }

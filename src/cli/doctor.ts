@@ -1,12 +1,12 @@
 import { readServerConfig, serverVariables } from '../config.ts'
 import { readArguments } from './arguments.ts'
-import type { Command, Out } from './command.ts'
+import { alignColumns, type Command, type Out } from './command.ts'
 import type { Finding } from './finding.ts'
 
 const help = `posthorn doctor [--json]
 
-Looks at this machine, the database and the settings as posthorn serve would use them, and says what to do about what is
-not right. Changes nothing. Exit code 1 if anything has failed.
+Checks this machine, the database and the settings as posthorn serve would use them, and says how to fix what is wrong.
+Changes nothing. Exit code 1 if any check has failed.
 
   --json   the findings as JSON
 
@@ -31,9 +31,9 @@ export const doctor: Command = {
 }
 
 function print(findings: readonly Finding[], out: Out): void {
-  const width = Math.max(...findings.map(({ check }) => check.length))
-  for (const { check, state, says, fix } of findings) {
-    out(`${state.padEnd(4)}  ${check.padEnd(width)}  ${says}`)
-    if (fix !== undefined) out(`${' '.repeat(width + 8)}fix: ${fix}`)
-  }
+  const rows = findings.flatMap(({ check, state, says, fix }) => [
+    [state, check, says],
+    ...(fix === undefined ? [] : [['', '', `fix: ${fix}`]]),
+  ])
+  for (const line of alignColumns(rows)) out(line)
 }

@@ -10,7 +10,7 @@ export function parseDuration(option: string, text: string): number {
   throw badOption(option, 'a time such as 7d, 36h, 90m or 30s', text)
 }
 
-/** In the largest unit that it is a whole number of. */
+/** In the largest unit that gives a whole number. */
 export function formatDuration(ms: number): string {
   const [unit, unitMs] = Object.entries(unitsMs).findLast(([, one]) => ms > 0 && ms % one === 0) ?? ['ms', 1]
   return `${ms / unitMs}${unit}`

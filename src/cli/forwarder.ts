@@ -3,24 +3,24 @@ import type { StoredEvent } from '../domain/stored-event.ts'
 import { toSendError } from '../webhooks/send/send-failure.ts'
 import type { Result } from '../webhooks/send/webhook-outcome.ts'
 import { buildRequest, type WebhookRequest } from '../webhooks/send/webhook-request.ts'
-import { readManifest } from './version.ts'
+import { readManifest } from './command.ts'
 
-export interface ForwarderOptions {
+interface ForwarderOptions {
   readonly url: string
   readonly format: Format
   readonly secret: Buffer
-  /** In milliseconds since 1970: a receiver refuses what was not signed lately. */
+  /** In milliseconds since 1970. Receivers refuse old signatures. */
   readonly now: () => number
 }
 
-export interface Forwarding {
+interface Forwarding {
   readonly event: StoredEvent
   readonly deliveryId: string
   readonly attempt: number
   readonly signal: AbortSignal
 }
 
-/** What was sent, and what came of it. */
+/** One request and its result. */
 export interface Exchange {
   readonly request: WebhookRequest
   readonly result: Result
@@ -33,12 +33,19 @@ export type Send = (forwarding: Forwarding) => Promise<Exchange>
 const timeoutMs = 10_000
 const responseBytesMax = 16_384
 
-/** Sends deliveries as a subscriber would get them, to wherever the developer says: it is his own machine. */
+/** Sends deliveries as a subscriber would get them. Any address will do: the developer's own machine sends them. */
 export function createForwarder({ url, format, secret, now }: ForwarderOptions): Send {
   const userAgent = `posthorn/${readManifest().version}`
   return async ({ event, deliveryId, attempt, signal }) => {
     const request = buildRequest({
-      ...{ event, deliveryId, attempt, format, userAgent, headers: {}, lane: null, replay: null },
+      event,
+      deliveryId,
+      attempt,
+      format,
+      userAgent,
+      headers: {},
+      lane: null,
+      replay: null,
       secrets: [secret],
       timestamp: Math.floor(now() / 1000),
     })
@@ -47,8 +54,11 @@ export function createForwarder({ url, format, secret, now }: ForwarderOptions):
     const took = () => Math.round(performance.now() - begun)
     try {
       const answer = await fetch(url, {
-        ...{ method: 'POST', headers: request.headers, body: new Uint8Array(request.body) },
-        ...{ redirect: 'manual', signal: AbortSignal.any([deadline, signal]) },
+        method: 'POST',
+        headers: request.headers,
+        body: new Uint8Array(request.body),
+        redirect: 'manual',
+        signal: AbortSignal.any([deadline, signal]),
       })
       const ms = took()
       const { status, headers } = answer
@@ -65,12 +75,12 @@ function failureOf(error: unknown, deadline: AbortSignal): Result {
   if (deadline.aborted) {
     return { kind: 'failed', errorClass: 'timeout', message: `no answer within ${timeoutMs / 1000} s` }
   }
-  // What fetch throws says that it failed; why is in its cause.
+  // The error of fetch says that it failed; its cause says why.
   const { errorClass, message } = toSendError((error as Error).cause ?? error)
   return { kind: 'failed', errorClass, message }
 }
 
-/** The beginning of a response's body. The headers have decided already, whatever becomes of it. */
+/** The beginning of a response's body, to show. The status alone has decided. */
 async function readSome(answer: Response): Promise<string> {
   const parts: Uint8Array[] = []
   let bytes = 0

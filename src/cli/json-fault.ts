@@ -1,6 +1,6 @@
 import { payloadNestingMax } from '../domain/payload.ts'
 
-/** Where a text stops being JSON that can be stored, in words for whoever typed it; undefined if it is. */
+/** Says where a text stops being JSON that can be stored; undefined if all of it is. */
 export function findJsonFault(text: string): string | undefined {
   const fault = faultIn(text)
   if (fault === undefined) return undefined
@@ -33,7 +33,7 @@ function faultIn(text: string): Fault | undefined {
   }
 }
 
-/** `depth`: how many lists and objects it stands in. The bound keeps the stack short, too. */
+/** `depth`: how many lists and objects surround the value. Its bound also keeps the stack short. */
 function endOfValue(text: string, at: number, depth: number): number {
   if (text[at] === '{') return endOfList(text, at, depth + 1, { close: '}', endOfItem: endOfMember })
   if (text[at] === '[') return endOfList(text, at, depth + 1, { close: ']', endOfItem: endOfValue })

@@ -2,9 +2,8 @@ import { databaseVariables, readPort } from '../config.ts'
 import type { PostgresDatabase } from '../db/postgres.ts'
 import { allows, defineKey, type KeyOptions, type Scope } from '../domain/api-key.ts'
 import { type ApiKey, createKey, listKeys, revokeKey } from '../keys/api-keys.ts'
-import { actor } from './actor.ts'
 import { asTyped, badOption, readArguments, required } from './arguments.ts'
-import type { Command, Out } from './command.ts'
+import { actor, alignColumns, type Command, type Out } from './command.ts'
 
 const help = `posthorn keys create --name <name> --scopes <scopes> [--rate <per second>] [--expires <time>]
 posthorn keys list [--json]
@@ -28,33 +27,28 @@ export const keys: Command = {
   help,
   async run(args, out) {
     const action = readKeysAction(args)
-    const { withDatabase } = await import('./database.ts')
-    const { checkSchema, migrate } = await import('../db/migrate.ts')
+    const { withSchema } = await import('./database.ts')
     const by = { actor: actor(), url: `http://localhost:${readPort()}` }
-    await withDatabase({ embedded: action.name === 'create' ? 'any' : 'existing' }, async (opened) => {
-      // A server of somebody else's is migrated when that is asked for; our own belongs to this version anyway.
-      if (opened.embedded === undefined) await checkSchema(opened.db)
-      else await migrate(opened.db)
-      await action.run(opened.db, out, by)
-    })
+    const embedded = action.name === 'create' ? 'any' : 'existing'
+    await withSchema({ embedded }, (db) => action.run(db, out, by))
     return 0
   },
 }
 
-/** What it was told to do, checked, before anybody has opened a database for it. */
+/** What to do, checked before a database is opened for it. */
 interface KeysAction {
   readonly name: 'create' | 'list' | 'revoke'
   run(db: PostgresDatabase, out: Out, by: KeysCaller): Promise<void>
 }
 
-export interface KeysCaller {
+interface KeysCaller {
   /** For the admin log. */
   readonly actor: string
-  /** Where the server answers, for the call that a new key is shown with. */
+  /** The server's address, for the example call that is shown with a new key. */
   readonly url: string
 }
 
-/** Given what follows `posthorn keys`. */
+/** Takes the arguments after `posthorn keys`. */
 export function readKeysAction(args: readonly string[]): KeysAction {
   const [command, ...rest] = args
   if (command === 'create') return create(rest)
@@ -79,18 +73,14 @@ function create(args: readonly string[]): KeysAction {
     const key = await createKey(db, { ...request, actor }).catch((error: unknown) => {
       throw asTyped(error, typedNames)
     })
-    out(`Created the key ${key.id} (${key.name}). It is shown this once, and only its hash is kept:`)
-    out('')
-    out(key.text)
-    out('')
-    out('Set POSTHORN_KEY to it, and try:')
-    out('')
-    out(curlLine(key.scopes, url))
+    out(`Created the key ${key.id} (${key.name}). It is shown only now; the database keeps its hash:`)
+    const example = curlLine(key.scopes, url)
+    for (const line of ['', key.text, '', 'Set POSTHORN_KEY to it, and try:', '', example]) out(line)
   }
   return { name: 'create', run }
 }
 
-/** Now, because the database may have to be made first. Only its clock can say whether a time is past. */
+/** Checks all but whether the time is past, which only the database's clock can say. */
 function checkKey(request: KeyOptions): void {
   try {
     defineKey(request)
@@ -106,7 +96,7 @@ function list(args: readonly string[]): KeysAction {
     if (options.json !== undefined) return out(JSON.stringify(found.map(toJson), null, 2))
     if (found.length === 0)
       return out('There are no keys. Make one: posthorn keys create --name … --scopes …')
-    for (const line of table([columnNames, ...found.map(toCells)])) out(line)
+    for (const line of alignColumns([columnNames, ...found.map(toCells)])) out(line)
   }
   return { name: 'list', run }
 }
@@ -114,7 +104,7 @@ function list(args: readonly string[]): KeysAction {
 function revoke(args: readonly string[]): KeysAction {
   const { positionals } = readArguments(args, { places: ['<id>'], variables: databaseVariables })
   const given = required('<id>', positionals[0])
-  // Whoever has a leaked key at hand pastes all of it, or what is left of it.
+  // Somebody who has found a leaked key pastes all of it, or what is left of it.
   const id = /^ph_([a-z0-9]{12})(_|$)/.exec(given)?.[1] ?? given
   const run: KeysAction['run'] = async (db, out, { actor }) => {
     const key = await revokeKey(db, { id, actor })
@@ -148,7 +138,7 @@ const typedNames: Readonly<Record<string, string>> = {
   expiresAt: '--expires',
 }
 
-/** One call that this key may make. The key is not in it: shells and lists of processes show what was typed. */
+/** One call that this key may make. The call does not show the key: shells and process lists show what was typed. */
 function curlLine(scopes: readonly Scope[], base: string): string {
   const curl = 'curl -H "Authorization: Bearer $POSTHORN_KEY"'
   if (allows(scopes, 'publish')) {
@@ -171,18 +161,6 @@ function toCells(key: ApiKey): string[] {
     time(key.expiresAt),
     time(key.lastUsedAt),
   ]
-}
-
-function table(rows: readonly string[][]): string[] {
-  const widths = columnNames.map((_, column) =>
-    Math.max(...rows.map((row) => (row[column] as string).length)),
-  )
-  return rows.map((row) =>
-    row
-      .map((cell, column) => cell.padEnd(widths[column] as number))
-      .join('  ')
-      .trimEnd(),
-  )
 }
 
 function time(date: Date | null): string {

@@ -37,7 +37,7 @@ const known = {
   verbose: 'boolean',
 } as const
 
-/** How long attempts under way may take when it is told to stop, before they are handed back. */
+/** How long attempts under way may take after a signal, before they are handed back. */
 const graceMs = 1_000
 
 export const listen: Command = {
@@ -47,7 +47,7 @@ export const listen: Command = {
     const client = await openClient()
     const signals = watchSignals()
     const stop = new AbortController()
-    void signals.told.then(() => stop.abort())
+    void signals.received.then(() => stop.abort())
     try {
       await listenUntil(stop.signal, { client, out, ...options })
       return 0
@@ -76,7 +76,7 @@ async function listenUntil(
     const send =
       url === undefined ? undefined : createForwarder({ url, format, secret: secret.bytes, now: Date.now })
     const handler = showDeliveries({ client, subscription, send, detail, out, now: Date.now })
-    const worker = client.worker({ subscription: subscription.name, log: troubleOnly }, handler)
+    const worker = client.worker({ subscription: subscription.name, log: errorsOnly }, handler)
     for (const line of greeting(subscription.name, options)) out(line)
     await worker.run(signal, { graceMs })
   } finally {
@@ -92,8 +92,8 @@ function greeting(name: string, { types, forward, secret }: ListenOptions): stri
   ]
 }
 
-/** Attempts have their own lines: what is left is a server that is away. */
-const troubleOnly = {
+/** Attempts have their own lines. An error of the worker means that the server is away. */
+const errorsOnly = {
   warn: () => undefined,
   error: ({ error }: { error?: unknown }, text: string) => {
     const reason = error instanceof Error ? error.message : String(error)
@@ -124,7 +124,7 @@ function readUrl(text: string): string {
   if (url?.protocol !== 'http:' && url?.protocol !== 'https:') {
     throw badOption('--forward', 'an http or https URL', text)
   }
-  // What fetch would refuse is not shown: it may be a password.
+  // fetch refuses such a URL. The URL is not shown: it holds a password.
   if (url.username !== '' || url.password !== '') {
     throw badOption('--forward', 'without a name and password', 'one with')
   }

@@ -1,10 +1,9 @@
 #!/usr/bin/env node
 import { badOption } from './arguments.ts'
-import type { Command, Out } from './command.ts'
+import { type Command, type Out, readManifest } from './command.ts'
 import { describeFailure } from './failure.ts'
-import { readManifest } from './version.ts'
 
-/** Loaded when they are used, so that help is quick. */
+/** Each command is loaded when it is used, so that help is quick. */
 const commands: Readonly<Record<string, () => Promise<Command>>> = {
   serve: async () => (await import('./serve.ts')).serve,
   publish: async () => (await import('./publish.ts')).publish,
@@ -23,16 +22,16 @@ const help = `posthorn: a durable event hub on PostgreSQL
   posthorn listen     show events as they come, and forward them to a webhook receiver
   posthorn keys       create, list and revoke API keys
   posthorn migrate    bring the database's schema up to date
-  posthorn prune      remove what need not be kept any longer
-  posthorn storage    say how much is stored of what, and how long it is kept
+  posthorn prune      remove what is older than it need be kept
+  posthorn storage    show how much each table holds, and how long it is kept
   posthorn doctor     check this machine, the database and the settings
   posthorn help       show this; posthorn <command> --help shows more
 
 It uses the database that DATABASE_URL names, else a PostgreSQL of its own in POSTHORN_DATA_DIR (./posthorn-data).
-Exit codes: 0, 1 for trouble, 2 for wrong usage.`
+Exit codes: 0 for success, 1 for an error, 2 for wrong usage.`
 
 const out: Out = (line) => void process.stdout.write(`${line}\n`)
-/** Whoever read our output may have gone; that ends no work. */
+/** The reader of our output may have gone. That is no reason to stop. */
 process.stdout.on('error', () => undefined)
 
 async function main([name = 'serve', ...args]: readonly string[]): Promise<number> {
@@ -41,24 +40,16 @@ async function main([name = 'serve', ...args]: readonly string[]): Promise<numbe
     return 0
   }
   if (isHelp(name)) return showHelp(args[0])
-  const load = Object.hasOwn(commands, name) ? commands[name] : undefined
-  if (load === undefined) throw unknownCommand(name)
+  const command = await load(name)
   const ended = args.indexOf('--')
   if (args.slice(0, ended < 0 ? args.length : ended).some((arg) => arg === '--help' || arg === '-h')) {
     return showHelp(name)
   }
-  return (await load()).run(args, out)
+  return command.run(args, out)
 }
 
 async function showHelp(name: string | undefined): Promise<number> {
-  if (name === undefined) {
-    out(help)
-    return 0
-  }
-  const load = Object.hasOwn(commands, name) ? commands[name] : undefined
-  if (load === undefined && isHelp(name)) return showHelp(undefined)
-  if (load === undefined) throw unknownCommand(name)
-  out((await load()).help)
+  out(name === undefined || isHelp(name) ? help : (await load(name)).help)
   return 0
 }
 
@@ -66,11 +57,13 @@ function isHelp(name: string): boolean {
   return name === 'help' || name === '--help' || name === '-h'
 }
 
-function unknownCommand(name: string): Error {
-  return badOption('the command', `one of ${Object.keys(commands).join(', ')} and help`, name)
+async function load(name: string): Promise<Command> {
+  const loadCommand = Object.hasOwn(commands, name) ? commands[name] : undefined
+  if (loadCommand !== undefined) return loadCommand()
+  throw badOption('the command', `one of ${Object.keys(commands).join(', ')} and help`, name)
 }
 
-/** Unless something that was not let go keeps the process: then it has a second, so that output can be written. */
+/** The process ends by itself. If something keeps it alive, it is ended after a second, so that output can be written. */
 function end(code: number): void {
   process.exitCode = code
   setTimeout(() => process.exit(code), 1_000).unref()

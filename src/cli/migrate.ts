@@ -4,10 +4,10 @@ import type { Command } from './command.ts'
 
 const help = `posthorn migrate [--dry-run]
 
-Brings the schema of the database up to date: applies what is missing of the package's migrations, in their order. Servers
-of the version before can go on meanwhile. posthorn serve does the same when it starts.
+Brings the schema of the database up to date: applies the missing migrations in their order. Servers of the version before
+can go on meanwhile. posthorn serve does the same when it starts.
 
-  --dry-run   lists what is missing and prints it as SQL, for psql or for reading; changes nothing
+  --dry-run   lists the missing migrations and prints their SQL, for psql or for reading; changes nothing
 
 Environment: DATABASE_URL or POSTHORN_DATA_DIR, and POSTHORN_SCHEMA, as for posthorn serve.
 

@@ -1,20 +1,19 @@
 import { databaseVariables, readConfig, retentionVariables } from '../config.ts'
 import type { Pruned, PruneOptions } from '../retention/retention.ts'
-import { actor } from './actor.ts'
 import { asTyped, readArguments } from './arguments.ts'
-import type { Command, Out } from './command.ts'
+import { actor, alignColumns, type Command, type Out } from './command.ts'
 import { parseDuration } from './duration.ts'
 
 const help = `posthorn prune [--older-than <time>] [--dead-letters-older-than <time>] [--archive <directory>] [--dry-run]
 
-Removes what need not be kept any longer, now and without pauses, in small steps; says what went. A server with the role
-upkeep does the same by itself, little by little, and may be running meanwhile.
+Removes old data now, without pauses, in small steps, and prints how many rows went. A server with the role upkeep does the
+same by itself, little by little, and may be running meanwhile.
 
-  --older-than <time>               events that are finished since then, and their audit, which is kept for a day at least
-                                    (POSTHORN_KEEP_FINISHED_MS, POSTHORN_KEEP_AUDIT_MS); types that say so keep their own
-  --dead-letters-older-than <time>  dead letters, but for those that a lane waits for (POSTHORN_KEEP_DEAD_LETTERS_MS)
-  --archive <directory>             where the audit is written to before it goes (POSTHORN_ARCHIVE_DIR)
-  --dry-run                         counts what would go; changes nothing
+  --older-than <time>               removes events that finished before that, and their audit, which is kept for a day at least
+                                    (POSTHORN_KEEP_FINISHED_MS, POSTHORN_KEEP_AUDIT_MS); a type's own keepMs goes before it
+  --dead-letters-older-than <time>  removes dead letters, except those that a lane waits for (POSTHORN_KEEP_DEAD_LETTERS_MS)
+  --archive <directory>             writes the audit there before it is removed (POSTHORN_ARCHIVE_DIR)
+  --dry-run                         counts what would be removed; changes nothing
 
 A time is a number with s, m, h or d: 7d, 36h.
 Environment: DATABASE_URL or POSTHORN_DATA_DIR, and POSTHORN_SCHEMA, as for posthorn serve, and the variables above.
@@ -33,6 +32,10 @@ const typedNames: Readonly<Record<string, string>> = {
   deadLettersOlderThanMs: '--dead-letters-older-than',
 }
 
+function throwAsTyped(error: unknown): never {
+  throw asTyped(error, typedNames)
+}
+
 export const prune: Command = {
   help,
   async run(args, out) {
@@ -42,13 +45,9 @@ export const prune: Command = {
     })
     const request = requestOf(options)
     const config = readConfig({})
-    const { withRetention } = await import('./retention.ts')
-    const pruned = await withRetention(config, (retention) => retention.prune(request)).catch(
-      (error: unknown) => {
-        throw asTyped(error, typedNames)
-      },
-    )
-    print(pruned, out)
+    const { withRetention } = await import('./database.ts')
+    const pruning = withRetention(config, (retention) => retention.prune(request))
+    print(await pruning.catch(throwAsTyped), out)
     return 0
   },
 }
@@ -67,11 +66,13 @@ function requestOf(options: Readonly<Record<string, string | undefined>>): Prune
 }
 
 function print({ removed, auditedEvents }: Pruned, out: Out): void {
-  const width = Math.max(...Object.keys(removed).map((table) => table.length))
-  for (const [table, rows] of Object.entries(removed)) out(`${table.padEnd(width)}  ${rows}`)
-  if (auditedEvents === undefined) return
-  out(
-    `${'audit'.padEnd(width)}  of these events, and of ${auditedEvents} that are gone already, as it comes of age`,
-  )
-  out('Nothing was changed.')
+  const rows = Object.entries(removed).map(([table, count]) => [table, String(count)])
+  if (auditedEvents !== undefined) {
+    rows.push([
+      'audit',
+      `of these events, and of ${auditedEvents} that are gone already, once it is old enough`,
+    ])
+  }
+  for (const line of alignColumns(rows)) out(line)
+  if (auditedEvents !== undefined) out('Nothing was changed.')
 }

@@ -9,11 +9,11 @@ import { findJsonFault } from './json-fault.ts'
 const help = `posthorn publish <type> [<payload>|-] [options]
 posthorn publish --title <text> --tags <a,b> [<payload>|-] [options]
 
-Publishes one event to a running server and prints it as JSON. With --title the type may be left out: what stands alone
-then is the payload. It is sent again if the server was away or busy, and published once.
+Publishes one event to a running server and prints it as JSON. With --title the type may be left out: a single argument is
+the payload then. If the server is away or busy, the command tries again; the event is published once.
 
   <payload>                 JSON; - reads it from standard input; null when left out; -- goes before one such as -5
-  --tags <a,b>              makes it work for whoever subscribes to any of these tags
+  --tags <a,b>              work for workers that subscribe to any of these tags
   --title <text>            a title for people
   --ordering-key <key>      events of one key are delivered in the order in which they were published
   --idempotency-key <key>   publishing the same again with the same key changes nothing (a random one)
@@ -38,7 +38,7 @@ export const publish: Command = {
   help,
   async run(args, out) {
     const { options, positionals } = readArguments(args, { known, places, variables })
-    // The server takes a comma alone for no tags at all.
+    // The server would read a comma alone as no tags.
     if (options.tags?.replaceAll(',', '').trim() === '') throw badOption('--tags', 'a,b', options.tags)
     const { type, payload } = readPlaces(positionals, options.title)
     const text = checkJson(payload === '-' ? await readInput() : (payload ?? 'null'))
@@ -67,7 +67,7 @@ interface Places {
   readonly payload: string | undefined
 }
 
-/** The payload comes last. What stands alone is the type, unless there is a title to go by. */
+/** The payload comes last. A single argument is the type, unless there is a title. */
 function readPlaces([first, second]: readonly string[], title: string | undefined): Places {
   if (title !== undefined && second === undefined) return { type: undefined, payload: first }
   if (first === undefined || first === '')
@@ -75,13 +75,13 @@ function readPlaces([first, second]: readonly string[], title: string | undefine
   return { type: first, payload: second }
 }
 
-/** Something else than Posthorn may answer at that address, and say 200 to everything. */
+/** Another program may answer at that address, and say 200 to everything. */
 function checkPublished(text: string): void {
   const { id } = JSON.parse(text) as { id?: unknown }
   if (!Number.isInteger(id)) throw new Error('There is no id in the answer')
 }
 
-/** Byte for byte: what is not UTF-8 is refused, not mended. */
+/** Refuses input that is not UTF-8 instead of mending it. */
 async function readInput(): Promise<string> {
   const parts: Buffer[] = []
   for await (const part of process.stdin) parts.push(part as Buffer)
@@ -92,7 +92,7 @@ async function readInput(): Promise<string> {
   }
 }
 
-/** The server would say the same, but of a text that it has been sent. */
+/** The server checks the same. Here the error can say where the fault is in what was typed. */
 function checkJson(text: string): string {
   const bytes = Buffer.byteLength(text.trim())
   if (bytes > payloadBytesMax) {

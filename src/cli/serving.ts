@@ -13,14 +13,14 @@ export interface Serving {
   readonly hasKeys: boolean
   /** Where the data lives and how durable it is. */
   readonly store: string
-  /** Ends what is under way, and lets go of everything. */
+  /** Finishes requests and attempts under way, and closes the database. */
   stop(): Promise<void>
 }
 
-/** Starts what the roles ask for. Whatever fails, nothing is left running. */
+/** Starts what the roles ask for. If a part fails to start, those before it are stopped. */
 export async function startServing(config: ServerConfig, log: Logger): Promise<Serving> {
   const { adminKey, roles, upkeep, dispatcher } = config
-  // The hub reads its other options from the environment, as `config` was.
+  // The hub reads its other options from the environment, like `config`.
   const { posthorn: hub, db } = await openPosthorn({ log, upkeep, dispatcher })
   let keys: KeyRing | undefined
   let api: Api | undefined
@@ -31,7 +31,7 @@ export async function startServing(config: ServerConfig, log: Logger): Promise<S
   }
   try {
     const trouble = (error: unknown, doing: string) =>
-      log.error({ err: error, doing }, 'Trouble while working')
+      log.error({ err: error, doing }, 'Background task failed')
     keys = new KeyRing({ db, adminKey, trouble })
     const hasKeys = adminKey !== undefined || (await anyKeys(db))
     if (roles.includes('api')) checkAddress(config.host, hasKeys)
@@ -44,7 +44,7 @@ export async function startServing(config: ServerConfig, log: Logger): Promise<S
   }
 }
 
-/** Without keys whoever reaches the server may do everything, so nobody else may reach it. */
+/** Without keys, everybody who reaches the server may do everything. Only this machine may reach it then. */
 function checkAddress(host: string, hasKeys: boolean): void {
   if (!hasKeys && !isLocalName(host)) throw new PosthornError('BIND_REFUSED', { host })
 }

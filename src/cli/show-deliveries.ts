@@ -8,7 +8,7 @@ import type { Out } from './command.ts'
 import type { Exchange, Send } from './forwarder.ts'
 import { temporaryRetry as retry } from './temporary-subscription.ts'
 
-export interface ShowOptions {
+interface ShowOptions {
   readonly client: PosthornClient
   readonly subscription: Subscriber
   /** Undefined: events are only shown. */
@@ -18,11 +18,11 @@ export interface ShowOptions {
   readonly now: () => number
 }
 
-/** How long a receiver that cannot be reached is left alone. */
+/** How long to wait before a receiver that could not be reached is tried again. */
 const awayMs = 2_000
 const payloadCharsMax = 200
 
-/** Shows each delivery, and forwards it if there is where to. What came of it decides as for a webhook. */
+/** Shows each delivery, and forwards it if `send` is given. The answer means what it means for a webhook. */
 export function showDeliveries({ send, detail, out, now, ...rest }: ShowOptions): Handler {
   const show = (event: StoredEvent, attempt: Attempt, what: string) =>
     out(printable(`${timeOf(now())} ${event.type} ${event.id} attempt ${attempt.number} ${what}`))
@@ -43,7 +43,7 @@ export function showDeliveries({ send, detail, out, now, ...rest }: ShowOptions)
   }
 }
 
-/** The same for every attempt, and the one under which the server shows it. */
+/** The id is the same for every attempt, and the server shows the delivery under it. */
 async function findDeliveryId(
   { id }: StoredEvent,
   { client, subscription }: Pick<ShowOptions, 'client' | 'subscription'>,
@@ -56,7 +56,7 @@ async function findDeliveryId(
 
 interface Settled {
   readonly what: string
-  /** The attempt is to fail with it. */
+  /** The attempt fails with this reason. */
   readonly failure?: string
 }
 
@@ -69,7 +69,7 @@ function settle({ result }: Exchange, event: StoredEvent, attempt: Attempt): Set
   }
   if (outcome.kind !== 'failed') return { what: '' }
   const { failures } = attempt
-  // The server decides; by the same rule, so it can be told before.
+  // The server decides by the same rule, so the line can be printed before.
   const next = decideSettlement({ failures, retry, maxRetries: event.maxRetries }, outcome, 0)
   if (next.kind === 'retry') {
     return { what: `, again in ${Math.round(next.afterMs / 1000)} s`, failure: outcome.reason }
@@ -106,7 +106,7 @@ function shortened(text: string): string {
   return text.length <= payloadCharsMax ? text : `${text.slice(0, payloadCharsMax)}…`
 }
 
-/** What others wrote must not steer the terminal. */
+/** Control characters of an event must not steer the terminal. */
 function printable(line: string): string {
   return line.replace(/\p{Cc}/gu, ' ')
 }

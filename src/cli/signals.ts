@@ -1,7 +1,7 @@
-export interface Signals {
-  /** Resolves when the process is told to stop. Being told again ends it at once. */
-  readonly told: Promise<NodeJS.Signals>
-  /** From here on signals do what they do by themselves. */
+interface Signals {
+  /** Resolves with the first signal to stop. A second signal ends the process at once. */
+  readonly received: Promise<NodeJS.Signals>
+  /** From here on signals do what Node does with them. */
   release(): void
 }
 
@@ -9,36 +9,36 @@ export interface Signals {
 const stopSignals = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const
 
 /**
- * How often to look whether our parent is still there, where npm started us: npm hands signals on to a shell, which dies of
- * them and tells nobody, and npm itself can be killed.
+ * If npm started this process: how often to check that its parent is still there. npm passes signals on to a shell, which dies
+ * of them without passing them on, and npm itself can be killed.
  */
 const parentCheckMs = 500
 
-/** `npm start` hands on the Ctrl-C that the terminal has sent to all of us: both are one. */
+/** `npm start` passes on a Ctrl-C that the terminal has also sent to this process: both count as one signal. */
 const sameSignalMs = 500
 
 export function watchSignals(): Signals {
   const parent = process.ppid
-  let toldAt: number | undefined
+  let firstAt: number | undefined
   let resolve: (signal: NodeJS.Signals) => void = () => undefined
-  const told = new Promise<NodeJS.Signals>((tell) => {
-    resolve = tell
+  const received = new Promise<NodeJS.Signals>((fulfil) => {
+    resolve = fulfil
   })
   const onSignal = (signal: NodeJS.Signals) => {
-    toldAt ??= performance.now()
+    firstAt ??= performance.now()
     resolve(signal)
-    if (performance.now() - toldAt > sameSignalMs) process.exit(1)
+    if (performance.now() - firstAt > sameSignalMs) process.exit(1)
   }
   const isFromNpm = process.env.npm_lifecycle_event !== undefined
   const checkParent = () => {
     if (isFromNpm && process.ppid !== parent) resolve('SIGTERM')
   }
-  // It also keeps the process alive when there is nothing to do, which a signal handler alone does not.
+  // The timer also keeps the process alive while it has nothing to do; a signal handler alone does not.
   const parentCheck = setInterval(checkParent, parentCheckMs)
   for (const signal of stopSignals) process.on(signal, onSignal)
   const release = () => {
     clearInterval(parentCheck)
     for (const signal of stopSignals) process.off(signal, onSignal)
   }
-  return { told, release }
+  return { received, release }
 }

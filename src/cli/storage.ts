@@ -1,15 +1,15 @@
 import { databaseVariables, readConfig, retentionVariables } from '../config.ts'
 import type { Storage } from '../retention/retention.ts'
 import { readArguments } from './arguments.ts'
-import type { Command, Out } from './command.ts'
+import { alignColumns, type Command, type Out } from './command.ts'
 import { formatDuration } from './duration.ts'
 
 const help = `posthorn storage [--json]
 
-Says how much is stored of what, the largest first, from when the oldest of it is, and how long it is kept. Large tables are
-not counted: then the rows are what the last vacuum or analyze has seen, marked with a ~. Changes nothing.
+Shows each table with its rows, its size and its oldest row, the largest first, and how long things are kept. The rows of large
+tables are not counted: a ~ marks an estimate by the last vacuum or analyze. Changes nothing.
 
-  --json   the same as GET /storage answers
+  --json   prints what GET /storage answers
 
 Environment: DATABASE_URL or POSTHORN_DATA_DIR, and POSTHORN_SCHEMA, as for posthorn serve, which may be running meanwhile.`
 
@@ -19,7 +19,7 @@ export const storage: Command = {
     const variables = [...databaseVariables, ...retentionVariables]
     const { options } = readArguments(args, { known: { json: 'boolean' }, variables })
     const config = readConfig({})
-    const { withRetention } = await import('./retention.ts')
+    const { withRetention } = await import('./database.ts')
     const { storageJson } = await import('../http/routes/storage.ts')
     const found = await withRetention(config, (retention) => retention.storage())
     if (options.json === undefined) print(found, out)
@@ -30,15 +30,12 @@ export const storage: Command = {
 
 function print({ tables, policies }: Storage, out: Out): void {
   const rows = tables.map(({ table, rows, rowsAreEstimate, bytes, oldestAt }) => [
-    ...[table, `${rowsAreEstimate ? '~' : ''}${rows}`, formatBytes(bytes)],
-    oldestAt === null ? '-' : oldestAt.toISOString(),
+    table,
+    `${rowsAreEstimate ? '~' : ''}${rows}`,
+    formatBytes(bytes),
+    oldestAt?.toISOString() ?? '-',
   ])
-  const all = [['TABLE', 'ROWS', 'SIZE', 'OLDEST'], ...rows]
-  const widths = [0, 1, 2].map((column) => Math.max(...all.map((row) => (row[column] as string).length)))
-  for (const [table = '', count = '', size = '', oldest = ''] of all) {
-    const [first = 0, second = 0, third = 0] = widths
-    out(`${table.padEnd(first)}  ${count.padStart(second)}  ${size.padStart(third)}  ${oldest}`)
-  }
+  for (const line of alignColumns([['TABLE', 'ROWS', 'SIZE', 'OLDEST'], ...rows], [1, 2])) out(line)
   out('')
   out(`finished events are kept for ${formatDuration(policies.keepFinishedMs)}`)
   for (const { type, keepMs } of policies.types) out(`  ${type}: ${describeKeep(keepMs)}`)

@@ -5,16 +5,16 @@ import { PosthornHttpError } from '../client/errors.ts'
 import { type RetryPolicy, scheduleRetry } from '../domain/retry.ts'
 import type { Out } from './command.ts'
 
-/** Somebody sits before the screen: what failed comes again soon, or not at all. */
+/** A developer watches: a failed delivery comes again soon, or not at all. */
 const backoffSeconds = [1, 5, 30]
 export const temporaryRetry: RetryPolicy = scheduleRetry(backoffSeconds.map((seconds) => seconds * 1000))
 
-/** A host's name may have what the name of a subscription may not. */
+/** The name of a host may contain characters that the name of a subscription may not. */
 const prefix = `listen-${hostname()
   .replace(/[^A-Za-z0-9_.-]/g, '-')
   .slice(0, 80)}-`
 
-/** A subscription for as long as this process lives, and named after it. */
+/** Makes a subscription that is named after this process, and is deleted when the process ends. */
 export function createTemporary(client: PosthornClient, types: readonly string[]): Promise<Subscriber> {
   return client.subscribers.create({
     name: `${prefix}${process.pid}`,
@@ -24,18 +24,18 @@ export function createTemporary(client: PosthornClient, types: readonly string[]
   })
 }
 
-/** Deletes those of processes of this machine that ended without doing so. */
+/** Deletes the subscriptions of processes on this machine that were killed. */
 export async function deleteLeftBehind(client: PosthornClient, out: Out): Promise<void> {
   for (const { id, name, via } of await client.subscribers.list()) {
     if (via !== 'pull' || !name.startsWith(prefix)) continue
     const pid = name.slice(prefix.length)
     if (!/^\d{1,10}$/.test(pid) || isAlive(Number(pid))) continue
     await deleteSubscription(client, id)
-    out(`${name} was left behind by a process that is gone, and is deleted`)
+    out(`deleted ${name}, which a process that is gone had left behind`)
   }
 }
 
-/** One that somebody else has deleted is deleted. */
+/** If somebody else has deleted the subscription, that is success too. */
 export async function deleteSubscription(client: PosthornClient, id: string): Promise<void> {
   try {
     await client.subscribers.delete(id)
@@ -44,13 +44,13 @@ export async function deleteSubscription(client: PosthornClient, id: string): Pr
   }
 }
 
-/** This process has made none yet: one of its name is of a process that had its number before. */
+/** This process has made no subscription yet: one with its pid belongs to an earlier process with the same pid. */
 function isAlive(pid: number): boolean {
   if (pid === process.pid) return false
   try {
     return process.kill(pid, 0)
   } catch (error) {
-    // Somebody else's process is alive too.
+    // The process is alive, but belongs to another user.
     return (error as NodeJS.ErrnoException).code === 'EPERM'
   }
 }

@@ -11,7 +11,7 @@ export function textArray(values: readonly (string | null)[]): string {
   return `{${values.map(quote).join(',')}}`
 }
 
-/** JSON quotes alike, and twice as fast as a replacement does, but for control characters. */
+/** JSON.stringify quotes in the same way, at twice the speed of a replacement, except for control characters. */
 function quote(value: string | null): string {
   if (value === null) return 'null'
   return controlCharacter.test(value) ? `"${value.replace(/["\\]/g, '\\$&')}"` : JSON.stringify(value)

@@ -1,13 +1,13 @@
 import type { Queryable } from './database.ts'
 
-/** What a server says of itself that matters to whoever trusts it with events. */
+/** What a server says about its durability, its connections and its clock. */
 export interface CheckUp {
   /** fsync, synchronous_commit, full_page_writes and data_checksums. */
   readonly settings: Readonly<Record<string, string>>
-  /** For roles without special rights. */
+  /** How many connections roles without special rights may have. */
   readonly connectionsMax: number
   readonly connections: number
-  /** How far its clock is ahead of this machine's; negative: behind. Right to within `clockErrorMs`. */
+  /** How far the server's clock is ahead of this machine's; negative: behind. Exact to `clockErrorMs`. */
   readonly clockAheadMs: number
   readonly clockErrorMs: number
 }
@@ -24,7 +24,7 @@ export async function checkUp(connection: Queryable): Promise<CheckUp> {
 
 const readClock = `select (extract(epoch from clock_timestamp()) * 1000)::float8 as ms`
 
-/** Who may not see the sessions of others may still see how many there are. */
+/** pg_stat_database counts sessions also for roles that may not see the sessions of others. */
 const readFacts = `
   select
     current_setting('max_connections')::int
@@ -37,7 +37,7 @@ const readFacts = `
       where name in ('fsync', 'synchronous_commit', 'full_page_writes', 'data_checksums')
     ) as settings`
 
-/** The one place that needs to know what time this machine thinks it is. */
+/** The only place that reads this machine's clock: to compare it with the server's. */
 function machineClockMs(): number {
   return performance.timeOrigin + performance.now()
 }

@@ -1,15 +1,15 @@
 import type { Statement, TransactionOptions } from './database.ts'
 
-/** `waits`: what is done is durable when it is answered, so its commit has to wait for that. */
+/** `waits`: the answer promises durability, so the commit waits until it is on disk. `none`: nothing is committed durably. */
 export type Commit = 'waits' | 'none'
 
-/** Tells statements that commit something from those that only read. */
+/** Tells statements that commit something from statements that only read. */
 export class CommitKinds {
-  readonly #callsOurs: RegExp
+  readonly #callsOurFunction: RegExp
   readonly #ofStatement = new WeakMap<Statement, Commit>()
 
   constructor(schema: string) {
-    this.#callsOurs = new RegExp(`${schema}\\.(?!clock\\(\\))\\w+\\s*\\(`)
+    this.#callsOurFunction = new RegExp(`${schema}\\.(?!clock\\(\\))\\w+\\s*\\(`)
   }
 
   ofStatement(statement: Statement): Commit {
@@ -21,11 +21,11 @@ export class CommitKinds {
     return commit
   }
 
-  /** Only plain selects are sure to change nothing; a function of ours may write, but for the clock. */
+  /** Only a plain select is sure to change nothing: a function of our schema, except the clock, may write. */
   ofText(text: string): Commit {
     if (!/^\s*(select|show)\b/i.test(text)) return 'waits'
     if (/\b(insert|update|delete|merge|nextval|pg_notify)\b/i.test(text)) return 'waits'
-    return this.#callsOurs.test(text) ? 'waits' : 'none'
+    return this.#callsOurFunction.test(text) ? 'waits' : 'none'
   }
 }
 

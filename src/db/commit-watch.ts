@@ -9,12 +9,12 @@ export interface ServerProcess {
   readonly waitingTransaction: string | null
 }
 
-export interface CommitWatchOptions {
-  /** All processes that serve this database. */
+interface CommitWatchOptions {
+  /** Reads all processes that serve this database. */
   readonly ask: () => Promise<readonly ServerProcess[]>
-  /** Commits stall, or go on again. */
+  /** Is called when commits begin to stall, and when they go on again. */
   readonly changed: (isStalled: boolean) => void
-  /** Nobody waits any more. */
+  /** Is called when nothing commits any more: the connection for asking can be closed. */
   readonly rest: () => void
 }
 
@@ -22,12 +22,12 @@ const tickMs = 250
 const slowTicks = 4
 
 /**
- * Tells commits that stall, because a synchronous standby is away, from those that are slow. A stalled commit is done
- * on the server and may yet be lost, so it is never cancelled: its caller is told that nobody knows, by cutting
- * the connection, while the server's process goes on waiting. As long as one waits, no other is begun.
+ * Tells commits that stall, because a synchronous standby is away, from commits that are slow. A stalled commit is done
+ * on the server and may still be lost, so it is never cancelled. Its connection is cut instead: the caller learns that the
+ * fate of the commit is unknown, and the server's process goes on waiting. While a commit stalls, no other is begun.
  *
- * A commit stalls if two samples in a row show it waiting: one sample may meet a slow statement in the
- * milliseconds that its standby takes.
+ * A commit stalls if two samples in a row show it waiting. One sample may catch a slow statement in the few milliseconds
+ * that its standby takes.
  */
 export class CommitWatch {
   readonly #options: CommitWatchOptions
@@ -47,7 +47,7 @@ export class CommitWatch {
     return this.#isStalled
   }
 
-  /** Follows a loan that is going to commit, until it is done. */
+  /** Watches a loan until its commit is answered. */
   async follow<T>(loan: Loan, work: () => Promise<T>): Promise<T> {
     this.#underWay.set(loan, { ticks: 0 })
     if (!this.#stopped) this.#timer ??= setInterval(() => this.#tick(), tickMs).unref()
@@ -66,7 +66,7 @@ export class CommitWatch {
   }
 
   #tick(): void {
-    for (const one of this.#underWay.values()) one.ticks++
+    for (const commit of this.#underWay.values()) commit.ticks++
     const isSlow = [...this.#underWay.values()].some(({ ticks }) => ticks >= slowTicks)
     if (isSlow || this.#isStalled) {
       this.#asking ??= this.#ask().finally(() => {
@@ -84,7 +84,7 @@ export class CommitWatch {
     try {
       processes = await this.#options.ask()
     } catch {
-      // Whether the server is there at all is for another watch to say.
+      // The server does not answer at all: watch.ts deals with that.
       return
     }
     const waiting = processes.filter(({ waitingTransaction }) => waitingTransaction !== null)
@@ -101,7 +101,7 @@ export class CommitWatch {
     const stalledPids = new Set(stalled.map(({ pid }) => pid))
     const knownPids = new Set(processes.map(({ pid }) => pid))
     for (const [loan, { ticks }] of this.#underWay) {
-      // A pooler hides which process serves a connection: there, what is slow while commits stall is taken to stall too.
+      // A pooler hides which process serves a connection. There, a slow commit counts as stalled while others stall.
       const isBehindPooler = !knownPids.has(loan.serverProcess)
       if (stalledPids.has(loan.serverProcess) || (isBehindPooler && ticks >= slowTicks))
         loan.destroy(new Error('Commits wait for a synchronous standby'))
@@ -111,7 +111,7 @@ export class CommitWatch {
 
 const askTimeoutMs = 1_000
 
-/** Asked on a connection of its own: those of the pool may all be waiting. It is kept while there is reason to ask. */
+/** Asks on a connection of its own, because all connections of the pool may be waiting. */
 export function watchCommits({
   newClient,
   log,
@@ -142,8 +142,9 @@ export function watchCommits({
     }
   }
   const changed = (isStalled: boolean) => {
-    if (isStalled) log.warn({}, 'Commits wait for a synchronous standby that is away: nothing more is stored')
-    else log.info({}, 'Commits no longer wait for a synchronous standby')
+    if (isStalled)
+      log.warn({}, 'Commits wait for a synchronous standby that is away: writes are refused until it is back')
+    else log.info({}, 'Commits no longer wait for a synchronous standby: writes are accepted again')
   }
   return new CommitWatch({ ask, changed, rest })
 }

@@ -1,4 +1,4 @@
-/** What the rest of the house needs from PostgreSQL, and nothing more. */
+/** The contract between PostgreSQL and the rest of the code. */
 
 export interface QueryResult<Row> {
   rows: Row[]
@@ -10,7 +10,7 @@ export interface Queryable {
   query<Row = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<QueryResult<Row>>
 }
 
-/** A statement on a hot path: prepared once per connection under `name` (unless switched off). */
+/** A statement with a name: prepared once per connection, unless `prepared` is false. */
 export interface Statement {
   readonly name: string
   readonly text: string
@@ -22,17 +22,17 @@ export interface Connection extends Queryable {
 }
 
 export interface TransactionOptions {
-  /** `false` for what a crash may forget: leases and hints. Publishes and settles stay durable. */
+  /** `false` for writes that a crash may forget: leases and hints. Publishes and settles are durable. */
   readonly durable?: boolean
-  /** Pins index plans: a plan made while a hot table was empty would go on scanning all of it. */
+  /** Forces index plans: a plan that was made while a hot table was empty would scan the whole table for ever. */
   readonly indexPlans?: boolean
-  /** Pins hash joins, for statements that join long lists of parameters, which the planner takes for short ones. */
+  /** Forces hash joins, for statements that join long lists of parameters: the planner takes such lists for short ones. */
   readonly hashJoins?: boolean
-  /** It changes nothing, so that a connection which is lost at its end leaves nothing in doubt. */
+  /** The transaction changes nothing: if its connection is lost at COMMIT, nothing is in doubt. */
   readonly readOnly?: boolean
-  /** Bounds each statement of this transaction instead of the usual bound; 0 lifts it, for migrations. */
+  /** The bound on each statement of this transaction, instead of the usual one; 0: none, for migrations. */
   readonly statementTimeoutMs?: number
-  /** How long to wait for what somebody else has locked; else as long as for anything. */
+  /** How long a statement waits for a lock. Default: as long as it may run. */
   readonly lockTimeoutMs?: number
 }
 
@@ -69,15 +69,15 @@ export interface Listening {
   stop(): Promise<void>
 }
 
-/** Where the database layer tells what it did on its own. A pino logger fits. */
+/** Where the database layer logs what it did on its own. A pino logger fits. */
 export interface DatabaseLog {
   info(details: object, message: string): void
   warn(details: object, message: string): void
 }
 
 /**
- * A statement whose text says `__schema__` for the schema. It is filled in once per schema, so that the
- * text, and with it the prepared plan, stays the same object on every call.
+ * A statement whose text says `__schema__` for the schema. The name is filled in once per schema, so the text
+ * stays the same object on every call, and with it the prepared plan.
  */
 export function defineStatement(name: string, text: string): (db: { readonly schema: string }) => Statement {
   const filled = new Map<string, Statement>()

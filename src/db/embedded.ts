@@ -3,12 +3,12 @@ import { PosthornError } from '../errors.ts'
 import { chooseAccount, handOver } from './embedded/account.ts'
 import { type BinariesKind, findBinaries } from './embedded/binaries.ts'
 import { bundlePackage } from './embedded/bundle.ts'
-import { clusterMajor, makeCluster, removeUnfinished, superuser } from './embedded/cluster.ts'
+import { clusterMajor, hasCluster, makeCluster, removeUnfinished, superuser } from './embedded/cluster.ts'
+import { unusable } from './embedded/files.ts'
 import { type Keeper, keep } from './embedded/keeper.ts'
 import { type Layout, openLayout, port, removeSockets } from './embedded/layout.ts'
 import { withLock } from './embedded/lock.ts'
 import { type LaunchRequest, launch, shutDown } from './embedded/postmaster.ts'
-import { hasCluster } from './embedded/prospect.ts'
 import { database, findRunning, type Running } from './embedded/running.ts'
 import {
   checkDurability,
@@ -19,7 +19,7 @@ import {
 } from './embedded/session.ts'
 
 export interface EmbeddedOptions {
-  /** Where the data lives. Made if absent; refused if it holds anything that is not posthorn's. */
+  /** Where the data is. Made if absent; refused if it holds files that are not posthorn's. */
   readonly dataDirectory: string
   readonly log?: (line: string) => void
   /** Which server to start. Without it the bundled one, else `postgres` on PATH. */
@@ -35,20 +35,20 @@ export interface EmbeddedServer {
   readonly binaries: BinariesKind
   /** fsync, synchronous_commit, full_page_writes and data checksums are on: checked, and refused otherwise. */
   readonly durability: 'synced'
-  /** The server was already running: another process started it, or was killed and left it. */
+  /** The server was already running: another process uses it, or was killed and left it running. */
   readonly joined: boolean
-  /** One line: where the data lives, which server runs on it, how durable it is. */
+  /** One line: which server runs, where its data is, how durable it is. */
   describe(): string
-  /** The last one out shuts the server down. Calling it twice is safe. */
+  /** The last process that leaves shuts the server down. Calling it twice is safe. */
   stop(): Promise<void>
 }
 
 /**
- * Starts a real PostgreSQL server on a directory, or joins the one that runs on it. All processes that share
- * a directory share one server. It belongs to none of them: whoever comes first starts it, each holds one
- * connection as a sign of being there, and at `stop()` it is shut down by the process that finds no such sign
- * of another. A server whose processes were all killed goes on until the next one joins and stops it. If the
- * server itself dies, the processes that use it start it again.
+ * Starts a real PostgreSQL server on a directory, or joins the server that runs on it. All processes that share a
+ * directory share one server: the first process starts it, and each process holds one connection as a sign of its
+ * presence. At `stop()` a process that sees no such sign of another shuts the server down. A server whose processes were
+ * all killed goes on until the next process joins and stops it. If the server itself dies, the processes that use it start
+ * it again.
  */
 export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedServer> {
   checkOptions(options)
@@ -75,7 +75,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
   return server
 }
 
-/** One call of `startEmbedded`: what it works on, and the id under which the server knows it. */
+/** One call of `startEmbedded`: its directory, and the id by which the server knows the process. */
 interface Use {
   readonly layout: Layout
   readonly options: EmbeddedOptions
@@ -89,7 +89,7 @@ interface Started {
   readonly joined: boolean
 }
 
-/** The lock is held, so nobody else makes, starts or stops anything here meanwhile. */
+/** The caller holds the lock, so no other process makes, starts or stops a server here meanwhile. */
 async function joinOrStart(use: Use): Promise<Started> {
   const { layout, log } = use
   const account = await chooseAccount(layout.cluster)
@@ -105,8 +105,8 @@ async function joinOrStart(use: Use): Promise<Started> {
 }
 
 /**
- * A process that was killed may have started a postmaster that had not yet shown itself when we looked, and
- * ours gives way to it. So after a failure we look again, a few times: what is really broken fails at once.
+ * A process that was killed may have started a postmaster that was not visible yet when we looked; a second postmaster then
+ * ends by itself. So after a failure we look again, a few times. A server that is really broken is rejected at once.
  */
 async function launchOrJoin(use: Use, request: LaunchRequest): Promise<Started> {
   const { layout } = use
@@ -126,7 +126,7 @@ async function launchOrJoin(use: Use, request: LaunchRequest): Promise<Started> 
 
 const launchesMax = 3
 
-/** Checks what the server promises, then shows that we are there. One that is not durable is not used. */
+/** Checks that the server is durable, then shows our presence. A server that is not durable is not used. */
 async function enter({ layout, id }: Use, running: Running, joined: boolean): Promise<Started> {
   try {
     const facts = await readFacts(running.client)
@@ -141,11 +141,10 @@ async function enter({ layout, id }: Use, running: Running, joined: boolean): Pr
   }
 }
 
-/** After the server was lost. A cluster that has vanished meanwhile is never replaced by an empty one. */
+/** Joins or starts the server after it was lost. If its data has vanished, no empty cluster takes its place. */
 async function restore(use: Use): Promise<Running> {
   if ((await clusterMajor(use.layout)) === undefined) {
-    const { directory } = use.layout
-    throw new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory, reason: 'its cluster is gone' })
+    throw unusable(use.layout.directory, 'its cluster is gone')
   }
   const { running, joined } = await joinOrStart(use)
   use.log(joined ? 'the embedded server is back' : 'the embedded server had died and was started again')
@@ -163,14 +162,14 @@ async function leave({ layout, log, id }: Use, keeper: Keeper): Promise<void> {
   }
 }
 
-/** For a process that ended without `stop()`. False: others use the server, so it goes on. */
+/** Shuts down the server of a process that ended without `stop()`. False: other processes use the server. */
 export async function stopDeserted(dataDirectory: string): Promise<boolean> {
   if (!(await hasCluster(dataDirectory))) return true
   const layout = await openLayout(dataDirectory)
   return (await withLock(layout.directory, () => shutDownUnlessUsed(layout, ''))) === 0
 }
 
-/** How many others use it: with any, it goes on. */
+/** Returns how many other processes use the server. If there are any, it goes on. */
 async function shutDownUnlessUsed(layout: Layout, id: string): Promise<number> {
   const found = await findRunning(layout)
   if (found.state === 'stopped') return 0

@@ -1,6 +1,6 @@
 import { PosthornError } from '../errors.ts'
 
-/** What a failed statement tells about its connection and about whether it may be run again. */
+/** What the error of a statement says about its connection, and whether the statement may run again. */
 
 interface ServerError extends Error {
   readonly severity: string
@@ -8,7 +8,7 @@ interface ServerError extends Error {
   readonly routine?: string
 }
 
-/** True when PostgreSQL itself answered. Judged by shape: a caller's pool may bring its own copy of `pg`. */
+/** True if PostgreSQL itself answered. Judged by its shape: a caller's pool may bring its own copy of `pg`. */
 export function isServerError(error: unknown): error is ServerError {
   return error instanceof Error && 'severity' in error && 'code' in error && typeof error.code === 'string'
 }
@@ -18,12 +18,12 @@ export function isConflict(error: unknown): boolean {
   return isServerError(error) && (error.code === '40001' || error.code === '40P01')
 }
 
-/** What it needed was locked by somebody else for longer than it would wait. */
+/** Another transaction held a lock for longer than the statement would wait. */
 export function isLocked(error: unknown): boolean {
   return isServerError(error) && error.code === '55P03'
 }
 
-/** Out of room, or held up: more of the same would only add to it. */
+/** The server is out of resources or held up by locks: more statements would make it worse. */
 export function isOverload(error: unknown): boolean {
   return isServerError(error) && (/^53/.test(error.code) || isLocked(error))
 }
@@ -33,7 +33,7 @@ export function isDiskFull(error: unknown): boolean {
   return isServerError(error) && error.code === '53100'
 }
 
-/** True when the connection is gone, or in a state that nobody can know. */
+/** True if the connection is gone, or its state is unknown. */
 export function breaksConnection(error: unknown): boolean {
   if (isServerError(error)) {
     return /^(08|57P0)/.test(error.code) || error.severity === 'FATAL' || error.severity === 'PANIC'
@@ -42,7 +42,7 @@ export function breaksConnection(error: unknown): boolean {
 }
 
 /**
- * True when the connection works but must not serve again: it reaches a standby since a failover, or it
+ * True if the connection works but must not be used again: since a failover its server is a standby, or it
  * holds a prepared statement that the server no longer has or can no longer run.
  */
 export function spoilsConnection(error: unknown): boolean {
@@ -51,15 +51,15 @@ export function spoilsConnection(error: unknown): boolean {
   return error.code === readOnly || error.code === '26000' || error.code === '42P05'
 }
 
-/** True when whoever accepts connections, a pooler, takes no settings with them. */
+/** True if a pooler accepted the connection but refuses settings at its start. */
 export function refusesStartupSettings(error: unknown): boolean {
   const cause = error instanceof PosthornError ? error.cause : undefined
   return cause instanceof Error && /startup parameter/i.test(cause.message)
 }
 
 /**
- * Turns a lost or read-only database into an error of ours, and a statement that took too long into another: the
- * database is there, and the same again would take as long. Every other error stays as it is.
+ * Turns a lost or read-only database into DATABASE_UNAVAILABLE, and a statement that took too long into
+ * STATEMENT_TIMEOUT: there the database answers, and a repeat would take as long. Every other error stays as it is.
  */
 export function translate(error: unknown): unknown {
   const lost = breaksConnection(error) || (isServerError(error) && error.code === readOnly)
@@ -68,7 +68,7 @@ export function translate(error: unknown): unknown {
   return isLate ? new PosthornError('STATEMENT_TIMEOUT', {}, { cause: error }) : error
 }
 
-/** For a connection that is lost when a commit may have been on its way: nobody can know, unless nothing was sent. */
+/** For a connection that was lost while a commit may have been on its way. Its fate is unknown, unless nothing was sent. */
 export function inDoubt(cause: unknown): PosthornError {
   const isUnsent = cause instanceof Error && /is not queryable$/.test(cause.message)
   return isUnsent ? unavailable(cause) : new PosthornError('COMMIT_UNKNOWN', {}, { cause })

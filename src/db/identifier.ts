@@ -2,7 +2,7 @@ import { PosthornError } from '../errors.ts'
 
 const schemaPattern = /^(?!pg_)[a-z_][a-z0-9_]{0,62}$/
 
-/** Schema names go into SQL text, where parameters cannot, so only plain ones are taken. */
+/** The name of a schema stands in SQL text, where no parameter can, so only plain names are allowed. */
 export function quoteSchema(name: string, option = 'schema'): string {
   if (typeof name !== 'string' || !schemaPattern.test(name)) {
     throw new PosthornError('BAD_OPTION', {

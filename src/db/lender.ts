@@ -7,21 +7,21 @@ import type { PostgresSettings } from './postgres-options.ts'
 import { StandbyError } from './primary.ts'
 import { Watch } from './watch.ts'
 
-export interface LenderOptions {
+interface LenderOptions {
   readonly pool: pg.Pool
   readonly settings: PostgresSettings
   /** A connection outside the pool. */
   readonly newClient: () => pg.Client
-  /** Told of each loan how long it was waited for, whether or not it was given. */
+  /** Is called with how long a borrower waited, whether or not it got a connection. */
   readonly waited: (ms: number) => void
-  /** Told when a borrower was served after another one's connection was lost. */
+  /** Is called when a connection works again after another one was lost. */
   readonly reconnected: () => void
 }
 
-/** Longer than upkeep leaves between two of its writes, each of which finds out anew. */
+/** How long a full disk is believed. Upkeep writes more often than this, and each write finds out anew. */
 const fullMs = 10_000
 
-/** Lends connections of a pool. One of ours is given up as a whole when the server behind it is gone. */
+/** Lends connections of a pool. All connections of our own pool are cut when its server is gone. */
 export class Lender {
   readonly #options: LenderOptions
   readonly #watch: Watch | undefined
@@ -34,9 +34,9 @@ export class Lender {
   constructor(options: LenderOptions) {
     this.#options = options
     const { pool, settings } = options
-    // The pool has already thrown the client away; unheard, the event would end the process.
+    // The pool has already dropped the client. Without a listener the event would end the process.
     pool.on('error', this.#onIdleError)
-    // The application's own pool is the application's to judge.
+    // The application watches over its own pool.
     if (settings.pool !== undefined) return
     const watch = new Watch({
       probe: () => this.#probe(),
@@ -56,7 +56,7 @@ export class Lender {
     return { idle, used: totalCount - idle, waiting }
   }
 
-  /** The server had no room to write lately. Reading says nothing of that, so it is believed for a while. */
+  /** A write found the disk full lately. Reads would not notice. */
   get isDiskFull(): boolean {
     return performance.now() - this.#fullAt < fullMs
   }
@@ -83,11 +83,11 @@ export class Lender {
     this.#options.reconnected()
   }
 
-  /** Borrowers have so long to bring back what they have. */
+  /** Borrowers have `withinMs` to return their connections. */
   async close(withinMs: number): Promise<void> {
     this.#isClosed = true
     const { pool, settings } = this.#options
-    // A pool of ours keeps its 'error' listener: its connections may still be on their way down.
+    // Our own pool keeps its 'error' listener: its connections may still be closing.
     if (settings.pool === undefined) await this.#endPool(withinMs)
     else pool.off('error', this.#onIdleError)
     await this.#watch?.stop()
@@ -100,7 +100,7 @@ export class Lender {
     const askedAt = performance.now()
     try {
       if (this.#watch === undefined) return new Loan(await connect())
-      // The pool cannot be told that somebody waits no more: what it gives then goes back unused.
+      // A wait for the pool cannot be cancelled: a connection that comes too late goes back unused.
       const client = await this.#watch.unlessGone(connect, (unused) => unused.release())
       return new Loan(client, this.#watch)
     } catch (error) {
@@ -110,7 +110,7 @@ export class Lender {
     }
   }
 
-  /** The server that took writes may have failed a while ago, and another one taken over: that is found at once. */
+  /** If several hosts are named, another one may have taken over: tries once more at once. */
   #connectElsewhere(error: unknown): Promise<pg.PoolClient> {
     const { pool, settings } = this.#options
     const isReached = isServerError(error) || error instanceof StandbyError
@@ -118,7 +118,7 @@ export class Lender {
     return pool.connect()
   }
 
-  /** Whatever the server says, be it that it is full or starting, it is there. */
+  /** Any answer shows that the server is there, also that it is full or starting. */
   async #probe(): Promise<void> {
     const client = this.#options.newClient()
     client.on('error', () => undefined)
@@ -139,14 +139,14 @@ export class Lender {
     for (const client of this.#clients) client.connection.stream.destroy()
   }
 
-  /** The pool hangs the whole client, with its settings, on the error: that is not for a log. */
+  /** Logs two fields only: the pool attaches the client with its settings to the error. */
   readonly #onIdleError = (error: Error & { code?: string }): void => {
     this.#isLost = true
     const { code, message: reason } = error
     this.#options.settings.log.warn({ code, reason }, 'An idle database connection was lost')
   }
 
-  /** Waits for what is running, and then cuts what is left. */
+  /** Waits for statements under way, and cuts those that take too long. */
   async #endPool(withinMs: number): Promise<void> {
     const { pool, settings } = this.#options
     const returned = new AbortController()
@@ -155,10 +155,7 @@ export class Lender {
     returned.abort()
     if (this.#loans.size === 0) return
     const statements = [...this.#loans].map((loan) => loan.underWay ?? 'none')
-    settings.log.warn(
-      { statements },
-      'The database was closed, and statements that were still under way were cut',
-    )
+    settings.log.warn({ statements }, 'Closing the database cut statements that were still under way')
     for (const loan of this.#loans) loan.destroy(new Error('The database was closed'))
   }
 }

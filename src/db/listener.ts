@@ -4,7 +4,7 @@ import type pg from 'pg'
 import type { DatabaseLog, Listening, NotificationListener } from './database.ts'
 import { quoteIdentifier } from './identifier.ts'
 
-export interface ListenerOptions {
+interface ListenerOptions {
   readonly channel: string
   readonly listener: NotificationListener
   newClient(): pg.Client
@@ -15,8 +15,8 @@ export interface ListenerOptions {
   readonly healthIntervalMs?: number
 }
 
-export interface StartedListening extends Listening {
-  /** Settled once the first attempt to listen has succeeded or failed; later ones go on by themselves. */
+interface StartedListening extends Listening {
+  /** Resolves when the first attempt to listen has succeeded or failed. Later attempts follow by themselves. */
   readonly started: Promise<void>
 }
 
@@ -27,20 +27,16 @@ const backoffMsMax = 5_000
 const closeWaitMs = 500
 
 /**
- * Keeps one connection listening until it is stopped. Notifications only make things fast: whatever may have
- * been missed is told as a gap, and the caller polls anyway.
+ * Keeps one connection listening until it is stopped. Notifications only make things fast: the caller polls anyway, and
+ * `onGap` says when notifications may have been missed.
  */
-export function startListening(options: ListenerOptions): StartedListening {
-  return new Listener(options)
-}
-
-class Listener implements StartedListening {
+export class Listener implements StartedListening {
   readonly started: Promise<void>
   readonly #options: ListenerOptions
   readonly #stopping = new AbortController()
   readonly #loop: Promise<void>
   #failures = 0
-  #toldDeaf = false
+  #hasWarned = false
 
   constructor(options: ListenerOptions) {
     this.#options = options
@@ -61,7 +57,7 @@ class Listener implements StartedListening {
         await this.#listen(onAttempted)
       } catch (error) {
         if (signal.aborted) return
-        // Only the first of a row: an outage should not fill the log.
+        // Only the first failure in a row: an outage should not fill the log.
         if (this.#failures === 0)
           this.#log.warn({ err: error }, 'Listening for notifications was interrupted')
       }
@@ -70,7 +66,7 @@ class Listener implements StartedListening {
     }
   }
 
-  /** Never returns by itself: it ends by throwing, when the connection is lost or stop() is called. */
+  /** Ends only by throwing: when the connection is lost, or stop() is called. */
   async #listen(onListening: () => void): Promise<never> {
     const { channel, listener, newClient, healthIntervalMs = 10_000 } = this.#options
     const client = newClient()
@@ -79,10 +75,10 @@ class Listener implements StartedListening {
     try {
       await Promise.race([client.connect(), lost])
       client.on('notification', (message) => {
-        if (message.channel === channel) this.#tell(() => listener.onNotify(message.payload ?? ''))
+        if (message.channel === channel) this.#call(() => listener.onNotify(message.payload ?? ''))
       })
       await query(client, lost, `listen ${quoteIdentifier(channel)}`)
-      this.#tell(() => listener.onGap())
+      this.#call(() => listener.onGap())
       onListening()
       await this.#probe(client, lost)
       if (this.#failures > 0) this.#log.info({ channel }, 'Listening for notifications again')
@@ -98,8 +94,8 @@ class Listener implements StartedListening {
   }
 
   /**
-   * Behind a pooler in transaction mode LISTEN succeeds and then nothing ever arrives. The test must come from
-   * another connection: a pooler does pass on what arrives while our own statement is being answered.
+   * Behind a pooler in transaction mode LISTEN succeeds, but no notification ever arrives. The probe must come from
+   * another connection: a pooler does pass on notifications that arrive while it answers our own statement.
    */
   async #probe(client: pg.Client, lost: Promise<never>): Promise<void> {
     const probe = `posthorn_probe_${randomBytes(8).toString('hex')}`
@@ -112,28 +108,28 @@ class Listener implements StartedListening {
     try {
       await Promise.race([this.#options.notify(probe), lost])
       const silence = delay(probeWaitMs, 'silence', { signal: waited.signal })
-      if ((await Promise.race([heard.promise, silence, lost])) === 'silence') this.#goOnDeaf()
+      if ((await Promise.race([heard.promise, silence, lost])) === 'silence') this.#goOnPolling()
       else await query(client, lost, `unlisten ${probe}`)
     } finally {
       waited.abort()
     }
   }
 
-  #goOnDeaf(): void {
-    if (!this.#toldDeaf) {
+  #goOnPolling(): void {
+    if (!this.#hasWarned) {
       const message =
-        'No notifications arrive, as behind PgBouncer in transaction mode: polling alone finds new work'
+        'No notifications arrive, as behind PgBouncer in transaction mode: new work is found by polling alone'
       this.#log.warn({ channel: this.#options.channel }, message)
     }
-    this.#toldDeaf = true
-    this.#tell(() => this.#options.listener.onGap())
+    this.#hasWarned = true
+    this.#call(() => this.#options.listener.onGap())
   }
 
-  /** A listener that throws must not take the connection's event loop down with it. */
-  #tell(call: () => void): void {
+  /** An error of the listener must not end the process. */
+  #call(notify: () => void): void {
     if (this.#stopping.signal.aborted) return
     try {
-      call()
+      notify()
     } catch (error) {
       this.#log.warn({ err: error }, 'A notification listener threw')
     }
@@ -151,7 +147,7 @@ function lossOf(client: pg.Client, stopping: AbortSignal, over: AbortSignal): Pr
     client.on('end', () => reject(new Error('The connection ended')))
     stopping.addEventListener('abort', () => reject(stopping.reason), { signal: over })
   })
-  // It may be lost while nobody is waiting, and is noticed at the next wait.
+  // The connection may be lost while nothing awaits this promise; the next wait notices.
   lost.catch(() => undefined)
   return lost
 }
@@ -161,7 +157,7 @@ async function query(client: pg.Client, lost: Promise<never>, text: string): Pro
   await Promise.race([client.query(config), lost])
 }
 
-/** A polite goodbye, and a cut where nobody answers it. */
+/** Says goodbye to the server, and cuts the connection if the server does not answer. */
 async function closeClient(client: pg.Client): Promise<void> {
   const cut = setTimeout(() => client.connection.stream.destroy(), closeWaitMs)
   await client.end()

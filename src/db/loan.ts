@@ -12,21 +12,21 @@ export interface Submission {
   readonly timeoutMs?: number | undefined
 }
 
-/** A client on loan from the pool, which goes back only if it is fit to serve the next borrower. */
+/** A client of the pool while somebody uses it. It goes back only if the next borrower can use it. */
 export class Loan {
   readonly #client: pg.PoolClient
   readonly #watch: Watch | undefined
   #spoilt = false
   #broken: Error | undefined
   #isUnconfirmed = false
-  /** What it was asked and has not answered, in this order. */
+  /** Statements that were sent and not answered, in their order. */
   readonly #asked: string[] = []
   // A client without a listener for 'error' takes the process down when its socket breaks.
   readonly #onError = (error: Error): void => {
     this.#broken ??= error
   }
 
-  // Somebody has cancelled the wait for a synchronous standby: then a commit that may yet be lost looks like any other.
+  // An operator has cancelled the wait for a synchronous standby: the commit looks like any other, but may still be lost.
   readonly #onNotice = ({ routine }: { routine?: string | undefined }): void => {
     this.#isUnconfirmed ||= routine === 'SyncRepWaitForLSN'
   }
@@ -38,7 +38,7 @@ export class Loan {
     client.on('notice', this.#onNotice)
   }
 
-  /** The process that serves it, by the server's number; behind a pooler this is the pooler's. */
+  /** The pid of the server's process; behind a pooler it is one that the pooler made up. */
   get serverProcess(): number {
     return (this.#client as unknown as { processID: number }).processID
   }
@@ -48,17 +48,17 @@ export class Loan {
     return this.#broken
   }
 
-  /** It takes the next statement before it has answered the last. The clients of an application's pool seldom do. */
+  /** The client sends a statement before the last one is answered. The clients of an application's pool seldom do. */
   get isPipelined(): boolean {
     return (this.#client as { readonly pipeline?: boolean }).pipeline === true
   }
 
-  /** The statement that it has not answered yet, by name or as it begins. */
+  /** The name, or the beginning, of the statement that the server has not answered yet. */
   get underWay(): string | undefined {
     return this.#asked[0]
   }
 
-  /** The result of the last statement in the text, with the driver's own error when it fails. */
+  /** The result of the last statement in the text. Throws the driver's own error. */
   async query(submission: Submission): Promise<pg.QueryResult> {
     const { text, values, name, rowMode, timeoutMs } = submission
     const config = { text, values, name, rowMode, types: valueTypes, query_timeout: timeoutMs }
@@ -88,7 +88,7 @@ export class Loan {
     this.#client.off('notice', this.#onNotice)
   }
 
-  /** Cuts the connection under a borrower who does not come back. */
+  /** Cuts the connection while it is in use. */
   destroy(reason: Error): void {
     this.#broken ??= reason
     this.#client.connection.stream.destroy()

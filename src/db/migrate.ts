@@ -16,7 +16,7 @@ import type { Connection, Queryable } from './database.ts'
 import { type Migration, readMigrations } from './migration-files.ts'
 import type { PostgresDatabase } from './postgres.ts'
 
-export interface MigrateOptions {
+interface MigrateOptions {
   /** Returns the SQL that would run, and runs nothing. */
   readonly dryRun?: boolean
   readonly directory?: URL
@@ -24,10 +24,10 @@ export interface MigrateOptions {
   readonly lockWaitMs?: number
 }
 
-export interface MigrateResult {
+interface MigrateResult {
   /** The names of the migrations that this call applied. */
   readonly applied: string[]
-  /** The names of those still to be applied: none, except after a dry run. */
+  /** The names of the missing migrations: none, except after a dry run. */
   readonly pending: string[]
   readonly sql: string
 }
@@ -65,7 +65,7 @@ export async function checkSchema(
   }
 }
 
-/** The same for a process that is at work: a newer one may have migrated since, and both go on side by side. */
+/** The same for a process at work: a newer process may have migrated since, and both may work side by side. */
 export async function checkReady(database: PostgresDatabase, commit: () => Promise<unknown>): Promise<void> {
   if (database.isDiskFull) throw new PosthornError('DISK_FULL')
   try {
@@ -78,7 +78,7 @@ export async function checkReady(database: PostgresDatabase, commit: () => Promi
 
 const commitMsMax = 700
 
-/** Where commits wait for a standby only a commit tells whether the standby is there. */
+/** If commits wait for a standby, only a commit shows whether the standby is there. */
 async function checkCommits(database: PostgresDatabase, commit: () => Promise<unknown>): Promise<void> {
   const { rows } = await database.query<{ names: string }>(
     `select current_setting('synchronous_standby_names') as names`,
@@ -93,8 +93,8 @@ async function checkCommits(database: PostgresDatabase, commit: () => Promise<un
 }
 
 /**
- * The lock is tried, not waited for: a waiting statement holds a snapshot, and `create index concurrently` waits
- * for all older snapshots, so that a queue of processes at the lock would stop the one that holds it.
+ * The lock is tried again and again instead of waited for. A waiting statement holds a snapshot, and `create index concurrently`
+ * waits for all older snapshots: processes that wait for the lock would stop the one that holds it.
  */
 const tryLock = `select pg_try_advisory_xact_lock(hashtextextended('posthorn migrations of ' || $1, 0)) as locked`
 
@@ -175,7 +175,7 @@ async function readLedger(connection: Queryable, schema: string): Promise<Map<nu
   return new Map(rows.map((row) => [row.number, row]))
 }
 
-/** Looks before it creates: `if not exists` needs the right to create even where there is nothing to do. */
+/** Looks first: `create … if not exists` needs the right to create even if there is nothing to create. */
 async function createLedger(connection: Queryable, schema: string): Promise<void> {
   const { rows } = await connection.query<{ schema: boolean; ledger: boolean }>(
     `select to_regnamespace($1) is not null as schema, to_regclass($2) is not null as ledger`,
@@ -199,7 +199,7 @@ function ledgerEntry({ number, name, checksum }: Migration, schema: string): str
   return `insert into ${schema}.migrations (number, name, checksum) values (${number}, '${name}', '${checksum}');`
 }
 
-/** What an administrator can run by hand instead: it fills the ledger too, so that nothing is applied twice. */
+/** The SQL for an administrator who migrates by hand. It fills the ledger too, so nothing is applied twice. */
 function script(schema: string, migrations: readonly Migration[]): string {
   if (migrations.length === 0) return ''
   const parts = [`create schema if not exists ${schema};`, ledgerTable(schema)]

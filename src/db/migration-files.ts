@@ -7,7 +7,7 @@ export interface Migration {
   readonly number: number
   /** The name of its file or folder without `.sql`: `0001_baseline`. */
   readonly name: string
-  /** Of the text with its token, so that it is the same in every schema. */
+  /** Of the text before the schema's name is filled in, so the checksum is the same in every schema. */
   readonly checksum: string
   /** Ends with a semicolon. */
   readonly text: string
@@ -16,7 +16,7 @@ export interface Migration {
 
 const namePattern = /^(\d{4})_[a-z0-9_-]+$/
 
-/** All migrations of the package, or of a folder, in the order of their numbers, which run from 1 without a gap. */
+/** All migrations of the package, or of a folder, in the order of their numbers. The numbers begin at 1 and have no gap. */
 export async function readMigrations(directory?: URL): Promise<Migration[]> {
   const texts = await (directory === undefined ? packagedMigrations() : readMigrationFolder(directory))
   return [...texts].map(([name, text], index) => readMigration(name, text, index + 1))
@@ -32,7 +32,7 @@ function readMigration(name: string, given: string, expected: number): Migration
       value: name,
     })
   }
-  // A checkout on Windows may have other line ends, but not another migration.
+  // A checkout on Windows may have other line ends; the migration is the same.
   const text = given.replaceAll('\r\n', '\n').trimEnd()
   return {
     number,

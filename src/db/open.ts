@@ -4,8 +4,8 @@ import type { DatabaseLog } from './database.ts'
 import type { EmbeddedServer } from './embedded.ts'
 import { openPostgres, type PostgresDatabase } from './postgres.ts'
 
-export interface OpenOptions {
-  /** Nothing: the embedded server. */
+interface OpenOptions {
+  /** Undefined: the embedded server. */
   readonly database: string | pg.PoolConfig | pg.Pool | undefined
   readonly dataDirectory: string
   readonly schema: string
@@ -19,13 +19,13 @@ export interface OpenOptions {
 
 export interface OpenedDatabase {
   readonly db: PostgresDatabase
-  /** The server that was started or joined, if none was named. */
+  /** The embedded server, if no other database was named. */
   readonly embedded: EmbeddedServer | undefined
-  /** Closes the database and leaves the embedded server, which ends with the last of its processes. */
+  /** Closes the database and leaves the embedded server. The last process that leaves shuts it down. */
   close(): Promise<void>
 }
 
-/** The database that is named, else the embedded one: whoever comes second joins the server that runs on it. */
+/** Opens the database that is named, or the embedded one. A second process joins the embedded server of the first. */
 export async function openDatabase(options: OpenOptions): Promise<OpenedDatabase> {
   const { database } = options
   if (database !== undefined) return open(options, database)
@@ -52,18 +52,19 @@ async function open(
   return { db, embedded, close }
 }
 
-/** By its form, not its class: an application that has its own copy of `pg` has its own class of pools. */
+/** Judged by its shape, not its class: an application with its own copy of `pg` has its own class of pools. */
 function isPool(database: string | pg.PoolConfig | pg.Pool): database is pg.Pool {
   return typeof database === 'object' && 'connect' in database && typeof database.connect === 'function'
 }
 
-/** Loaded only when used: most hubs run on a server of their own. */
+/** Loads the code of the embedded server only here: most hubs use another server. */
 async function startEmbeddedServer(options: OpenOptions): Promise<EmbeddedServer> {
   const { dataDirectory, log } = options
   const { startEmbedded } = await import('./embedded.ts')
-  const { hasCluster } = await import('./embedded/prospect.ts')
+  const { hasCluster } = await import('./embedded/cluster.ts')
   if (options.embedded === 'existing' && !(await hasCluster(dataDirectory))) {
-    const reason = 'there is no database in it yet; posthorn serve makes one, DATABASE_URL names another'
+    const reason =
+      'there is no database in it yet: run posthorn serve to make one, or set DATABASE_URL to another'
     throw new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory: dataDirectory, reason })
   }
   return startEmbedded({ dataDirectory, log: (line) => log.info(line) })

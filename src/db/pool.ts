@@ -5,14 +5,14 @@ import { PrimaryClient } from './primary.ts'
 const goodbyeMs = 500
 
 export function createPool(settings: PostgresSettings, limitsAtStartup: boolean): pg.Pool {
-  // The pool has one setting for two waits. Connecting should fail fast; a free connection is worth more
-  // patience, so the clients are given their own limit.
+  // The pool has one setting for two waits, for a free connection and for a new one. Connecting should fail faster, so
+  // clients have a limit of their own.
   class Client extends PrimaryClient {
     constructor(config?: pg.ClientConfig) {
       super({ ...config, ...settings.client }, settings.primary)
     }
 
-    /** A goodbye that nobody hears would keep the socket open for as long as the kernel repeats it. */
+    /** Cuts the connection if the server does not answer: otherwise the socket stays open while the kernel repeats the goodbye. */
     override end(): Promise<void>
     override end(callback: (error: Error) => void): void
     override end(callback?: (error: Error) => void): Promise<void> | undefined {
@@ -29,7 +29,7 @@ export function createPool(settings: PostgresSettings, limitsAtStartup: boolean)
     ...settings.client,
     ...(limitsAtStartup ? limits : {}),
     max: settings.poolMax,
-    // A transaction of one statement travels at once instead of in three round trips.
+    // BEGIN, a statement and COMMIT take one round trip instead of three.
     pipeline: true,
     connectionTimeoutMillis: settings.checkoutTimeoutMs,
     Client,

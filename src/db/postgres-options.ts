@@ -1,57 +1,53 @@
 import pg from 'pg'
 import { PosthornError } from '../errors.ts'
 import type { DatabaseLog } from './database.ts'
-import { urlsOfHosts } from './hosts.ts'
+import { urlsOfHosts } from './database-url.ts'
 import { quoteSchema } from './identifier.ts'
 import { type HostAddress, Primary } from './primary.ts'
 
-/** Where the server is: an address of ours to connect to, or the application's own pool, which we never end. */
+/** Where the server is: an address, or the application's own pool, which is never ended here. */
 export type PostgresOptions = (
   | { connection: string | pg.PoolConfig; pool?: never }
   | { pool: pg.Pool; connection?: never }
-) & {
-  /** The schema that holds all our tables. Default `posthorn`. */
-  readonly schema?: string
-  /** Connections at most, apart from one for each listener. Default 20. */
-  readonly poolMax?: number
-  /** How long to wait for the server to accept a connection. Default 2,000. */
-  readonly connectTimeoutMs?: number
-  /** How long to wait for a free connection when all are in use. Default 10,000. */
-  readonly checkoutTimeoutMs?: number
-  /** How long one statement may run on the server. Default 10,000. */
-  readonly statementTimeoutMs?: number
-  /** How long a transaction may sit between two statements, so that a frozen process frees its locks. Default 60,000. */
-  readonly idleInTransactionMs?: number
-  /** `false` sends no named statements, which PgBouncer before 1.21 cannot pool. Default `true`. */
-  readonly prepared?: boolean
-  /** Shown in pg_stat_activity. Default `posthorn`. */
-  readonly applicationName?: string
-  readonly log?: DatabaseLog
-}
+) &
+  Partial<Limits> & {
+    /** The schema that holds all our tables. Default `posthorn`. */
+    readonly schema?: string
+    /** How long to wait for the server to accept a connection. Default 2,000. */
+    readonly connectTimeoutMs?: number
+  }
 
-export interface PostgresSettings {
-  /** Quoted. */
-  readonly schema: string
-  readonly pool: pg.Pool | undefined
-  /** Enough to connect, without any session setting. */
-  readonly client: pg.ClientConfig
-  /** Which of the servers it names takes writes. */
-  readonly primary: Primary
+interface Limits {
+  /** Connections at most, apart from one for each listener. Default 20. */
   readonly poolMax: number
+  /** How long to wait for a free connection when all are in use. Default 10,000. */
   readonly checkoutTimeoutMs: number
+  /** How long one statement may run on the server. Default 10,000. */
   readonly statementTimeoutMs: number
+  /** How long a transaction may be idle between two statements: a frozen process then frees its locks. Default 60,000. */
   readonly idleInTransactionMs: number
+  /** `false` sends no named statements, which PgBouncer before 1.21 cannot pool. Default `true`. */
   readonly prepared: boolean
   readonly log: DatabaseLog
 }
 
+export interface PostgresSettings extends Limits {
+  /** The quoted name. */
+  readonly schema: string
+  readonly pool: pg.Pool | undefined
+  /** Enough to connect, without any session setting. */
+  readonly client: pg.ClientConfig
+  /** Finds the server that takes writes. */
+  readonly primary: Primary
+}
+
+/** Fills in the defaults. The numbers were checked with the options of the hub. */
 export function checkPostgresOptions(options: PostgresOptions): PostgresSettings {
-  const connectTimeoutMs = integer('connectTimeoutMs', options.connectTimeoutMs ?? 2_000, { min: 1 })
   const clients = addressesOf(options).map(
     (address): pg.ClientConfig => ({
-      application_name: options.applicationName ?? 'posthorn',
+      application_name: 'posthorn',
       ...address,
-      connectionTimeoutMillis: connectTimeoutMs,
+      connectionTimeoutMillis: options.connectTimeoutMs ?? 2_000,
       keepAlive: true,
       keepAliveInitialDelayMillis: 10_000,
     }),
@@ -63,10 +59,10 @@ export function checkPostgresOptions(options: PostgresOptions): PostgresSettings
     pool: options.pool,
     client,
     primary,
-    poolMax: integer('poolMax', options.poolMax ?? 20, { min: 1, max: 10_000 }),
-    checkoutTimeoutMs: integer('checkoutTimeoutMs', options.checkoutTimeoutMs ?? 10_000, { min: 1 }),
-    statementTimeoutMs: integer('statementTimeoutMs', options.statementTimeoutMs ?? 10_000, { min: 1 }),
-    idleInTransactionMs: integer('idleInTransactionMs', options.idleInTransactionMs ?? 60_000, { min: 1 }),
+    poolMax: options.poolMax ?? 20,
+    checkoutTimeoutMs: options.checkoutTimeoutMs ?? 10_000,
+    statementTimeoutMs: options.statementTimeoutMs ?? 10_000,
+    idleInTransactionMs: options.idleInTransactionMs ?? 60_000,
     prepared: options.prepared ?? true,
     log: options.log ?? silent,
   })
@@ -84,31 +80,22 @@ function addressesOf({ connection, pool }: PostgresOptions): pg.ClientConfig[] {
       value: connection,
     })
   }
-  // A pool hides its password from enumeration, so a spread alone would lose it. Its session settings and
-  // its clients' classes are for its own connections.
+  // A pool hides its password from enumeration, so a spread alone would lose it. Its session settings and the class of
+  // its clients are for its own connections only.
   const { Client, Promise: _, types, statement_timeout, query_timeout, ...address } = config as pg.PoolConfig
   return [config.password === undefined ? address : { ...address, password: config.password }]
 }
 
-/** Making a client connects nothing, but finds an address that cannot be read. */
+/** Makes a client to read the address. The client does not connect. */
 function hostOf(client: pg.ClientConfig): HostAddress {
   try {
     const { host, port } = new pg.Client(client)
     return { host, port }
   } catch {
-    // The driver's error would carry the whole address, and so the password, into logs.
+    // The driver's error holds the whole address, and with it the password.
     const value = client.connectionString?.replace(/:\/\/.*@/, '://***@').replace(/\?.*/, '') ?? client.host
     throw new PosthornError('BAD_OPTION', { option: 'database', expected: 'a postgres:// address', value })
   }
-}
-
-function integer(
-  option: string,
-  value: number,
-  { min, max = 2 ** 31 - 1 }: { min: number; max?: number },
-): number {
-  if (Number.isInteger(value) && value >= min && value <= max) return value
-  throw new PosthornError('BAD_OPTION', { option, expected: `a whole number from ${min} to ${max}`, value })
 }
 
 const silent: DatabaseLog = { info: () => undefined, warn: () => undefined }

@@ -15,7 +15,7 @@ import type {
 } from './database.ts'
 import { breaksConnection, inDoubt, refusesStartupSettings, translate, unavailable } from './failure.ts'
 import { Lender } from './lender.ts'
-import { startListening } from './listener.ts'
+import { Listener } from './listener.ts'
 import type { Loan, Submission } from './loan.ts'
 import { createPool } from './pool.ts'
 import { checkPostgresOptions, type PostgresOptions, type PostgresSettings } from './postgres-options.ts'
@@ -31,32 +31,31 @@ import {
 
 export type { PostgresOptions } from './postgres-options.ts'
 
-/** `synced`: a commit is on disk when it is answered. `unsafe`: a crash of the server may forget it. */
-export type Durability = 'synced' | 'unsafe'
+/** `synced`: an answered commit is on disk. `unsafe`: a crash of the server may lose it. */
+type Durability = 'synced' | 'unsafe'
 
 export interface PostgresDatabase extends Database {
   readonly durability: Durability
   /** As PostgreSQL writes it: `18.4`. */
   readonly serverVersion: string
-  /** The servers that were named, where there are several. */
+  /** The hosts of the URL, if it names several. */
   readonly hosts: readonly string[]
-  /** What the pool has free and has lent, and how many calls wait for one. */
+  /** How many connections are free, how many are in use, and how many calls wait for one. */
   readonly connections: { readonly idle: number; readonly used: number; readonly waiting: number }
-  /** Set it to be told of each call how long it waited for a connection, whether or not it got one. */
+  /** Called for each call with how long it waited for a connection, whether or not it got one. */
   waited: ((ms: number) => void) | undefined
-  /** Set it to be told when the database answers again after a connection was lost: it may be another server. */
+  /** Called when the database answers again after a connection was lost. It may be another server. */
   reconnected: (() => void) | undefined
-  /** Lends a connection of its own, outside pool, transaction and time limit: for what must run alone. */
+  /** Runs `work` on a connection outside the pool, without a transaction or a time limit. */
   session<T>(work: (connection: Queryable) => Promise<T>): Promise<T>
-  /** It had no room to write lately. */
+  /** A write found the disk full lately. */
   readonly isDiskFull: boolean
 }
 
 /**
- * Connects, and refuses a server that is too old. Limits on statements are given when a connection starts.
- * PgBouncer refuses or drops such settings, and a plain SET would stay behind on a connection that others
- * share; so where they do not hold, each transaction sets them for itself, and a single statement outside a
- * transaction has only the driver's limit.
+ * Connects, and refuses a server that is too old. A new connection is given the time limits of statements as settings.
+ * PgBouncer refuses or drops such settings, and a plain SET would stay on a connection that others share. Then each
+ * transaction sets the limits for itself, and a single statement outside a transaction has only the driver's limit.
  */
 export async function openPostgres(options: PostgresOptions): Promise<PostgresDatabase> {
   const settings = checkPostgresOptions(options)
@@ -68,7 +67,7 @@ export async function openPostgres(options: PostgresOptions): Promise<PostgresDa
   }
 }
 
-/** The driver waits a little longer than the server, whose answer leaves the connection whole. */
+/** The driver waits longer than the server: a timeout by the server leaves the connection usable, one by the driver does not. */
 const driverSlackMs = 2_000
 const serverVersionMin = 140_000
 
@@ -126,7 +125,8 @@ class PooledDatabase implements PostgresDatabase {
     this.#limits = { ...settings, limitsHold: false }
     this.#timeoutMs = settings.statementTimeoutMs + driverSlackMs
     this.#lender = new Lender({
-      ...{ pool, settings },
+      pool,
+      settings,
       newClient: () => this.#newClient('probe'),
       waited: (ms) => this.waited?.(ms),
       reconnected: () => this.reconnected?.(),
@@ -198,7 +198,7 @@ class PooledDatabase implements PostgresDatabase {
     return retryConflicts(() => this.#lend(commitOf(options), (loan) => runTransaction(loan, settings, work)))
   }
 
-  /** While commits stall, what would have to wait for its own is refused. */
+  /** While commits stall, work that commits durably is refused. */
   async #lend<T>(commit: Commit, work: (loan: Loan) => Promise<T>): Promise<T> {
     if (commit === 'none') return this.#lender.lend(work)
     if (this.#commits.isStalled)
@@ -221,7 +221,7 @@ class PooledDatabase implements PostgresDatabase {
 
   async listen(channel: string, listener: NotificationListener): Promise<Listening> {
     if (this.#closing !== undefined) throw new PosthornError('STOPPED')
-    const listening = startListening({
+    const listening = new Listener({
       channel,
       listener,
       newClient: () => this.#newClient('listener'),
@@ -271,7 +271,7 @@ class PooledDatabase implements PostgresDatabase {
       try {
         return await loan.query({ ...submission, timeoutMs: this.#timeoutMs })
       } catch (error) {
-        // Outside a transaction the statement commits by itself, so a cut may have come after the commit.
+        // Outside a transaction the statement commits by itself: the connection may have been lost after the commit.
         if (breaksConnection(error) && commit === 'waits') throw inDoubt(error)
         throw translate(error)
       }
@@ -283,7 +283,7 @@ class PooledDatabase implements PostgresDatabase {
     return { name, text: statement.text, values, rowMode: 'array' }
   }
 
-  /** In the application's pool, two hubs with different schemas may meet on one connection. */
+  /** Two hubs with different schemas may share a connection of the application's pool. */
   #statementName({ name }: Statement): string {
     return this.#settings.pool === undefined ? name : `${this.schema}.${name}`
   }

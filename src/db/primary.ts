@@ -5,10 +5,10 @@ export interface HostAddress {
   readonly port: number
 }
 
-/** A server answered and says that it follows another one. */
+/** The server answers, but is a standby of another one. */
 export class StandbyError extends Error {}
 
-/** Which of the servers named takes writes: the one that did last, until somebody finds that it no longer does. */
+/** Finds the server that takes writes among the hosts of the URL, and remembers it until it no longer takes writes. */
 export class Primary {
   readonly #config: pg.ClientConfig
   readonly #hosts: readonly HostAddress[]
@@ -21,7 +21,7 @@ export class Primary {
     if (hosts.length === 1) this.#last = hosts[0]
   }
 
-  /** Whether it is worth asking again at once where a server could not be reached. */
+  /** If so, another server may answer where one could not be reached. */
   get isOneOfSeveral(): boolean {
     return this.#hosts.length > 1
   }
@@ -38,12 +38,12 @@ export class Primary {
     return this.#finding
   }
 
-  /** That server was not what it was taken for: the next call looks for another. */
+  /** That server does not take writes: the next call looks for another. */
   mistaken(address: HostAddress): void {
     if (this.isOneOfSeveral && this.#last === address) this.#last = undefined
   }
 
-  /** All are asked at once, so that one which says nothing keeps nobody waiting for the others. */
+  /** Asks all hosts at once, so that a silent one does not delay the others. */
   async #find(): Promise<HostAddress> {
     try {
       this.#last = await Promise.any(this.#hosts.map((address) => this.#ask(address)))
@@ -51,8 +51,8 @@ export class Primary {
     } catch (error) {
       const { errors } = error as AggregateError
       const reasons = this.#hosts.map((address, at) => `${nameOf(address)}: ${reasonOf(errors[at])}`)
-      const message = `no server named takes writes (${reasons.join('; ')})`
-      throw errors.some((one) => one instanceof StandbyError)
+      const message = `none of the named servers takes writes (${reasons.join('; ')})`
+      throw errors.some((reason) => reason instanceof StandbyError)
         ? new StandbyError(message, { cause: error })
         : new Error(`Connection terminated: ${message}`, { cause: error })
     }
@@ -72,14 +72,14 @@ export class Primary {
   }
 }
 
-/** A client of the server that takes writes: it connects to no other. */
+/** A client that connects only to the server that takes writes. */
 export class PrimaryClient extends pg.Client {
   readonly #primary: Primary
 
   constructor(config: pg.ClientConfig, primary: Primary) {
     super(config)
     this.#primary = primary
-    // While it connects nobody else listens, and an error that nobody hears would end the process.
+    // While it connects, nobody else listens, and an error without a listener would end the process.
     this.on('error', () => undefined)
   }
 

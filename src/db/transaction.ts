@@ -6,14 +6,14 @@ import type { Loan, Submission } from './loan.ts'
 
 const conflictRetriesMax = 5
 
-/** Runs `attempt` again after a deadlock or a serialization failure, of which nothing remains on the server. */
+/** Runs `attempt` again after a deadlock or a serialization failure: the server has undone all of it. */
 export async function retryConflicts<T>(attempt: () => Promise<T>): Promise<T> {
   for (let retries = 0; ; retries++) {
     try {
       return await attempt()
     } catch (error) {
       if (!isConflict(error) || retries >= conflictRetriesMax) throw error
-      // Jitter, so that two transactions that met do not meet again.
+      // A random pause, so that the same two transactions do not meet again.
       await delay(Math.random() * 10 * 2 ** retries)
     }
   }
@@ -30,11 +30,11 @@ export interface TransactionSettings {
 export interface UsualLimits {
   readonly statementTimeoutMs: number
   readonly idleInTransactionMs: number
-  /** The server keeps them for the whole connection; else each transaction sets them for itself. */
+  /** The server keeps both limits for the whole connection; otherwise each transaction sets them for itself. */
   readonly limitsHold: boolean
 }
 
-/** BEGIN and what a transaction sets for itself. */
+/** BEGIN and the settings of one transaction. */
 export function beginWith(
   {
     durable = true,
@@ -47,7 +47,7 @@ export function beginWith(
 ): string {
   let begin = 'begin isolation level read committed'
   if (!durable) begin += '; set local synchronous_commit = off'
-  // What is switched off only counts as very expensive, and the expensive would be compiled, for longer than it runs.
+  // A plan that is switched off counts as very expensive, and expensive plans would be compiled, which takes longer than they run.
   if (indexPlans || hashJoins)
     begin += '; set local jit = off; set local plan_cache_mode = force_generic_plan'
   if (indexPlans) begin += '; set local enable_seqscan = off; set local enable_mergejoin = off'
@@ -69,7 +69,7 @@ export async function runTransaction<T>(
   try {
     await tx.query(settings.begin)
     const result = await work(tx)
-    // A connection that broke before COMMIT was sent has committed nothing, even if `work` did not mind.
+    // The connection broke before COMMIT was sent, so nothing is committed, even if `work` swallowed the error.
     if (loan.broken !== undefined) throw unavailable(loan.broken)
     tx.end()
     await commit(loan, settings)
@@ -82,8 +82,8 @@ export async function runTransaction<T>(
 }
 
 /**
- * Sends BEGIN, the statement and COMMIT at once. If the statement fails, the COMMIT behind it only rolls back;
- * if the connection breaks, nobody can know whether the COMMIT arrived.
+ * Sends BEGIN, the statement and COMMIT at once. If the statement fails, the COMMIT rolls back. If the connection breaks,
+ * nobody can know whether the COMMIT arrived.
  */
 export async function runOnce(
   loan: Loan,
@@ -103,12 +103,12 @@ export async function runOnce(
   return answer.value.rows
 }
 
-/** The COMMIT was on its way as well; if it is the server that failed, it did not get as far as that. */
+/** The COMMIT was on its way too. If the server itself answered with an error, nothing was committed. */
 function beforeCommit(reason: unknown): unknown {
   return isServerError(reason) ? translate(reason) : inDoubt(reason)
 }
 
-/** A failed transaction is ended by COMMIT without an error: only the tag tells. */
+/** COMMIT ends a failed transaction without an error: only the tag of the answer shows the rollback. */
 async function commit(loan: Loan, { timeoutMs, readOnly }: TransactionSettings): Promise<void> {
   let tag: string
   try {
@@ -125,12 +125,12 @@ async function rollBack(loan: Loan, timeoutMs: number | undefined): Promise<void
   try {
     await loan.query({ text: 'rollback', timeoutMs })
   } catch (error) {
-    // The caller needs the first error, not this one. The server undoes what a cut connection left open.
+    // The caller gets the first error, not this one. The server rolls back when the connection is cut.
     loan.destroy(error as Error)
   }
 }
 
-/** Refuses to work once the transaction is over: the client may serve somebody else by then. */
+/** Refuses statements after the transaction has ended: somebody else may use the client by then. */
 class TransactionConnection implements Connection {
   readonly #loan: Loan
   readonly #settings: TransactionSettings

@@ -1,8 +1,8 @@
 import pg from 'pg'
 
 /**
- * How column values become JavaScript values in our own queries. Given with each query, so that neither
- * `pg`'s global parsers are changed by us, nor are we surprised when the application has changed them.
+ * How our own queries turn column values into JavaScript values. The parsers are passed with each query, so that the global
+ * parsers of `pg` belong to the application: we do not change them, and do not depend on them.
  */
 export const valueTypes: pg.CustomTypesConfig = {
   getTypeParser: ((oid: number, format?: 'text' | 'binary') =>
@@ -29,7 +29,7 @@ const parsers = new Map<number, Parser>([
   [3802, (text) => JSON.parse(text)],
 ])
 
-/** A number where it is exact, which holds for every id of ours; a bigint beyond, never a rounded number. */
+/** A number if it is exact, as for every id of ours; otherwise a bigint, never a rounded number. */
 function parseInt8(text: string): number | bigint {
   const number = Number(text)
   return Number.isSafeInteger(number) ? number : BigInt(text)
@@ -53,7 +53,7 @@ function parseArray(text: string, parseItem: Parser): unknown[] {
   return arrayParser.create(text, parseItem).parse()
 }
 
-/** The published types describe a function here, which the package does not have. */
+/** The published types are wrong here: they describe a function that the package does not have. */
 const arrayParser = pg.types.arrayParser as unknown as {
   create(text: string, parseItem: Parser): { parse(): unknown[] }
 }

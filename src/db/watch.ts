@@ -1,10 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
 
-export interface WatchOptions {
-  /** Makes the server say anything at all, if it is there. Never rejects. */
+interface WatchOptions {
+  /** Asks the server for any answer, on a new connection. Never rejects. */
   readonly probe: () => Promise<void>
-  /** Lets go of everything that waits for it. */
+  /** Cuts all connections: the server is gone. */
   readonly cut: () => void
+  /** The server answers again. */
   readonly back: () => void
 }
 
@@ -15,12 +16,12 @@ const looksMax = 2
 const lookMs = 100
 
 /**
- * Tells a server that is gone from one that is slow. While somebody waits and the server says nothing, to nobody, it
- * is asked on a connection of its own; if it does not answer that either, it is gone, for everybody at once, until it
- * says something again. So callers learn of it within two seconds, and a statement may still take its time.
+ * Tells a server that is gone from one that is slow. While a caller waits and the server answers nobody, the watch asks on
+ * a new connection. If the server does not answer that either, it counts as gone for all callers, until it answers again.
+ * Callers learn of it within two seconds, and a slow statement may still take its time.
  *
- * Silence is counted in ticks and not by the clock: a process that was held up itself has missed ticks, and does not
- * blame the server for it.
+ * Silence is counted in ticks, not by the clock: a process that was itself held up has missed ticks, and does not blame
+ * the server.
  */
 export class Watch {
   readonly #options: WatchOptions
@@ -35,14 +36,14 @@ export class Watch {
     this.#options = options
   }
 
-  /** The server has said something. */
+  /** The server has answered something. */
   heard(): void {
     const wasGone = this.#isGone
     this.#silentTicks = 0
     if (wasGone) this.#options.back()
   }
 
-  /** Somebody waits for an answer, until `end` is called. */
+  /** A caller waits for an answer until `end` is called. */
   begin(): void {
     this.#waiting++
     if (!this.#stopped) this.#timer ??= setInterval(() => this.#tick(), tickMs).unref()
@@ -52,7 +53,7 @@ export class Watch {
     this.#waiting--
   }
 
-  /** What `ask` gives, unless the server is gone, or is found to be gone meanwhile: then it gives to `tooLate`. */
+  /** The result of `ask`, or an error if the server is gone. A result that comes after that error goes to `tooLate`. */
   async unlessGone<T>(ask: () => Promise<T>, tooLate: (given: T) => void): Promise<T> {
     await this.#look()
     const given = ask()
@@ -83,7 +84,7 @@ export class Watch {
     return this.#silentTicks >= goneTicks
   }
 
-  /** Whoever comes while it is gone has a look, but not for long. */
+  /** While the server is gone, each new caller tries it once more, but not for long. */
   async #look(): Promise<void> {
     for (let looks = 0; this.#isGone; looks++) {
       if (looks === looksMax) throw goneError()
@@ -117,5 +118,5 @@ export class Watch {
 }
 
 function goneError(): Error {
-  return new Error('it says nothing, not even to a new connection')
+  return new Error('it does not answer, not even on a new connection')
 }

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { mediaTypeOf } from '../cloudevents/content.ts'
-import { GrowingBytes } from '../core/growing-bytes.ts'
+import { GrowingBytes } from '../domain/growing-bytes.ts'
 import { PosthornError } from '../errors.ts'
 import type { Route } from './route.ts'
 

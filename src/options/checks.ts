@@ -8,7 +8,7 @@ import { readCidrs } from '../webhooks/send/cidr.ts'
 import { parseVaultKeys } from '../webhooks/send/vault.ts'
 import { badSetting, type Setting } from './setting.ts'
 
-export type DatabaseAddress = string | pg.PoolConfig | pg.Pool
+type DatabaseAddress = string | pg.PoolConfig | pg.Pool
 
 /** Errors do not show the value: it may hold a password. */
 export function databaseAddress({ name, value }: Setting): DatabaseAddress {
@@ -67,7 +67,7 @@ export function roles(setting: Setting): readonly Role[] {
   throw badSetting({ ...setting, value: unknown || 'nothing' }, `a list of ${allRoles.join(', ')}`)
 }
 
-/** For what its user checks. */
+/** For values that the code which uses them checks. */
 export function anyText({ value }: Setting): string {
   return String(value)
 }

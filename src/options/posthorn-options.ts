@@ -49,8 +49,8 @@ export interface PosthornOptions<C extends Catalogue = Catalogue> {
    */
   readonly allowCidrs?: string | readonly string[]
   /**
-   * How long a webhook request may take whose subscriber does not say, 100 to 120,000 (WEBHOOK_TIMEOUT_MS). Default:
-   * `10000`.
+   * How long a webhook request may take, 100 to 120,000, unless its subscriber says otherwise (WEBHOOK_TIMEOUT_MS).
+   * Default: `10000`.
    */
   readonly webhookTimeoutMs?: number
   /**
@@ -87,7 +87,9 @@ export interface PosthornOptions<C extends Catalogue = Catalogue> {
    * `timeoutMs` of handlers (POSTHORN_OVERDUE_AFTER_MS). Default: `1200000`.
    */
   readonly overdueAfterMs?: number
-  /** How long finished events are kept whose type does not say (POSTHORN_KEEP_FINISHED_MS). Default: 7 days. */
+  /**
+   * How long finished events are kept, unless their type says otherwise (POSTHORN_KEEP_FINISHED_MS). Default: 7 days.
+   */
   readonly keepFinishedMs?: number
   /**
    * How long the audit is kept: a day at least, and never shorter than its event (POSTHORN_KEEP_AUDIT_MS). Default:

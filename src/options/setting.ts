@@ -13,7 +13,7 @@ export interface Setting {
 }
 
 /** Gives the value that a setting means, or throws BAD_OPTION with the setting's name. */
-export type Check<Value> = (setting: Setting) => Value
+type Check<Value> = (setting: Setting) => Value
 
 /** A row of the table of options. */
 export interface Option<Value> {
@@ -44,7 +44,7 @@ export function readOption<Value>(
   return setting === undefined ? option.default : option.check(setting)
 }
 
-/** The option goes before its variable. Many files of settings leave a variable out by setting it to nothing. */
+/** An option goes before its variable. A variable that is set to nothing counts as not set. */
 function findSetting(
   name: string,
   { variable }: Option<unknown>,

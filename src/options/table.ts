@@ -102,7 +102,7 @@ export const hubOptions = {
     variable: 'WEBHOOK_TIMEOUT_MS',
     check: wholeNumber(...webhookTimeoutMsRange),
     default: webhookTimeoutMsDefault,
-    meaning: 'how long a webhook request may take whose subscriber does not say, 100 to 120,000',
+    meaning: 'how long a webhook request may take, 100 to 120,000, unless its subscriber says otherwise',
   },
   batchSize: {
     variable: 'BATCH_SIZE',
@@ -169,7 +169,7 @@ export const hubOptions = {
     check: wholeNumber(0, keepMsMax),
     default: 7 * dayMs,
     defaultText: '7 days',
-    meaning: 'how long finished events are kept whose type does not say',
+    meaning: 'how long finished events are kept, unless their type says otherwise',
     seeAlso: '[keep or delete](../guides/keep-or-delete.md)',
   },
   keepAuditMs: {

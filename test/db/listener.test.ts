@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Listening } from '../../src/db/database.ts'
-import { startListening } from '../../src/db/listener.ts'
+import { Listener } from '../../src/db/listener.ts'
 import { openPostgres, type PostgresDatabase } from '../../src/db/postgres.ts'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
 import { startProxy } from '../support/proxy.ts'
@@ -89,7 +89,7 @@ test('notices a connection that is silently dead, and hears again once the serve
   const heard = createSignal()
   const interrupted = createSignal()
   let gaps = 0
-  const listening = startListening({
+  const listening = new Listener({
     channel: 'silent',
     healthIntervalMs: 10,
     newClient: () => new pg.Client({ ...proxy.connection, application_name, connectionTimeoutMillis: 200 }),
@@ -134,7 +134,7 @@ describe('stopping', () => {
     const proxy = await startProxy(testDatabase.connection)
     const began = createSignal()
     let clients = 0
-    const listening = startListening({
+    const listening = new Listener({
       channel: 'news',
       newClient: () => {
         if (++clients === 2) began.give()

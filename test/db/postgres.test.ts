@@ -209,17 +209,6 @@ describe('opening', () => {
     },
   )
 
-  test.each([
-    ['poolMax', 0],
-    ['statementTimeoutMs', -1],
-    ['connectTimeoutMs', 1.5],
-  ])('refuses %s of %d', async (option, value) => {
-    await expect(testDatabase.open({ [option]: value })).rejects.toMatchObject({
-      code: 'BAD_OPTION',
-      details: { option, value },
-    })
-  })
-
   test('does not repeat a password from an address that it cannot read', async () => {
     const error = await openPostgres({ connection: 'postgres://me:hunter2@host:port/db' }).catch(
       (caught) => caught,

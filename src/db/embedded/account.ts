@@ -2,9 +2,9 @@ import type { SpawnOptions } from 'node:child_process'
 import { closeSync, constants, openSync } from 'node:fs'
 import { chown, lchown, readdir, readFile, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { PosthornError } from '../../errors.ts'
+import { unlessMissing, unusable } from './files.ts'
 
-/** Who runs the server: ourselves, or an account without rights because PostgreSQL refuses to be root. */
+/** Who runs the server: our own user, or, if we are root, a user without rights, because PostgreSQL refuses to run as root. */
 export type Account =
   | { readonly kind: 'self'; readonly uid: number }
   | { readonly kind: 'dropped'; readonly uid: number; readonly gid: number }
@@ -16,7 +16,7 @@ export async function chooseAccount(cluster: string): Promise<Account> {
   if (uid !== 0) {
     if (owner && owner.uid !== uid) {
       const reason = `it belongs to the user with id ${owner.uid}, and this process runs as ${uid}`
-      throw new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory: cluster, reason })
+      throw unusable(cluster, reason)
     }
     return { kind: 'self', uid }
   }
@@ -24,7 +24,7 @@ export async function chooseAccount(cluster: string): Promise<Account> {
   return unprivilegedAccount(cluster)
 }
 
-/** A cluster owned by root was copied or restored by root: no server could ever have run on it as it is. */
+/** Gives a cluster that root owns, because root copied or restored it, to the account that runs the server. */
 export async function handOver(account: Account, cluster: string): Promise<void> {
   if (account.kind === 'dropped' && (await stat(cluster)).uid === 0) await giveTree(account, cluster)
 }
@@ -33,22 +33,22 @@ export function spawnAs(account: Account): Pick<SpawnOptions, 'uid' | 'gid'> {
   return account.kind === 'dropped' ? { uid: account.uid, gid: account.gid } : {}
 }
 
-/** Gives one file or folder to the account. Only for folders in a place where the account can't swap them. */
+/** Gives one file or folder to the account. Only for paths that the account cannot replace by a link. */
 export async function giveTo(account: Account, path: string): Promise<void> {
   if (account.kind === 'dropped') await chown(path, account.uid, account.gid)
 }
 
 export interface DirectoryHandle {
-  /** How the directory is named to a program of the account. */
+  /** The directory as an argument for the program. */
   readonly argument: string
-  /** What the program must inherit for that name to work. */
+  /** The open files that the program must inherit for that argument to work. */
   readonly stdio: readonly number[]
   close(): void
 }
 
 /**
- * Names a directory for a program run by the account. Below a folder that the account may not enter (say
- * /root), it inherits an open directory instead and reaches it through /proc, without walking the path.
+ * Names a directory for a program that the account runs. Below a folder that the account may not enter, such as /root, the
+ * program inherits the open directory and reaches it through /proc instead of by its path.
  */
 export async function directoryFor(account: Account, directory: string): Promise<DirectoryHandle> {
   if (account.kind === 'self' || (await canReach(account, directory))) {
@@ -56,13 +56,13 @@ export async function directoryFor(account: Account, directory: string): Promise
   }
   if (process.platform !== 'linux') {
     const reason = `the user with id ${account.uid}, who runs the server because root may not, cannot enter its parents`
-    throw new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory, reason })
+    throw unusable(directory, reason)
   }
   const descriptor = openSync(directory, constants.O_RDONLY | constants.O_DIRECTORY)
   return { argument: '/proc/self/fd/3', stdio: [descriptor], close: () => closeSync(descriptor) }
 }
 
-/** By mode bits alone: where an access list says more, the detour through /proc works just as well. */
+/** Judged by mode bits alone: if an access list allows more, the way through /proc works as well. */
 async function canReach(account: Extract<Account, { kind: 'dropped' }>, path: string): Promise<boolean> {
   for (let parent = dirname(path); ; parent = dirname(parent)) {
     const { mode, uid, gid } = await stat(parent)
@@ -73,14 +73,10 @@ async function canReach(account: Extract<Account, { kind: 'dropped' }>, path: st
 }
 
 async function ownerOf(path: string): Promise<{ uid: number; gid: number } | undefined> {
-  try {
-    const { uid, gid } = await stat(path)
-    return { uid, gid }
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT') return undefined
-    throw new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory: path, reason: message }, { cause: error })
-  }
+  const found = await unlessMissing(stat(path)).catch((error: Error) => {
+    throw unusable(path, error.message, error)
+  })
+  return found && { uid: found.uid, gid: found.gid }
 }
 
 async function unprivilegedAccount(directory: string): Promise<Extract<Account, { kind: 'dropped' }>> {
@@ -91,7 +87,7 @@ async function unprivilegedAccount(directory: string): Promise<Extract<Account, 
     if (fields) return { kind: 'dropped', uid: Number(fields[2]) >>> 0, gid: Number(fields[3]) >>> 0 }
   }
   const reason = 'PostgreSQL refuses to run as root, and there is neither a user postgres nor a user nobody'
-  throw new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory, reason })
+  throw unusable(directory, reason)
 }
 
 async function giveTree(account: Extract<Account, { kind: 'dropped' }>, directory: string): Promise<void> {

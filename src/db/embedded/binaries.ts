@@ -1,8 +1,9 @@
 import { realpath } from 'node:fs/promises'
-import { delimiter, dirname, isAbsolute, join } from 'node:path'
+import { delimiter, dirname, isAbsolute, join, resolve } from 'node:path'
 import { PosthornError } from '../../errors.ts'
-import type { Account } from './account.ts'
+import { type Account, chooseAccount } from './account.ts'
 import { bundlePackage, copiedPrograms, findBundle, linkedPrograms } from './bundle.ts'
+import { unlessMissing } from './files.ts'
 import { runProgram } from './program.ts'
 
 export type BinariesKind = 'bundled' | 'path'
@@ -17,17 +18,23 @@ export interface Binaries {
   readonly major: number
 }
 
-export interface BinariesRequest {
+interface BinariesRequest {
   readonly kind?: BinariesKind | undefined
   readonly account: Account
-  /** The major version of the cluster, once there is one: only the same one can run it. */
+  /** The major version of the cluster, if there is one: only a server of that version can run it. */
   readonly major?: number | undefined
   readonly directory: string
 }
 
 const majorMin = 14
 
-/** The bundled server if it runs here, else the one on PATH; for an existing cluster the one that fits it. */
+/** The server that would make the database of a data directory. Makes nothing. */
+export async function findMaker(dataDirectory: string): Promise<Binaries> {
+  const directory = resolve(dataDirectory)
+  return findBinaries({ account: await chooseAccount(join(directory, 'postgres')), directory })
+}
+
+/** Finds the bundled server if it runs here, otherwise one on PATH; for an existing cluster one of its version. */
 export async function findBinaries(request: BinariesRequest): Promise<Binaries> {
   const problems: string[] = []
   const misfits: Binaries[] = []
@@ -38,15 +45,15 @@ export async function findBinaries(request: BinariesRequest): Promise<Binaries> 
       else if (request.major !== undefined && found.major !== request.major) misfits.push(found)
       else if (found.major < majorMin) problems.push(`${found.postgres} is version ${found.version}`)
       else return found
-      // The next bundled folder is a copy of this one, which helps against a closed door and nothing else.
-      if (kind === 'bundled' && !isClosedDoor(found)) break
+      // The next bundled folder is a copy of this one: it only helps if the account may not enter this one.
+      if (kind === 'bundled' && !isRefused(found)) break
     }
   }
   if (misfits.length > 0) throw versionMismatch(request, misfits)
   throw new PosthornError('EMBEDDED_UNAVAILABLE', { reason: problems.join('; '), package: bundlePackage })
 }
 
-/** First where npm put it, then, if that can't be run, a copy that the account can reach. */
+/** First the package where npm put it, then copies that the account can reach. */
 async function* bundledFolders(problems: string[]): AsyncGenerator<string> {
   const bundle = await findBundle()
   if (!bundle) {
@@ -58,7 +65,7 @@ async function* bundledFolders(problems: string[]): AsyncGenerator<string> {
   yield* copiedPrograms(bundle, problems)
 }
 
-/** Distributions put links on PATH; `initdb` and the libraries are beside what they point to. */
+/** Distributions put links on PATH; `initdb` and the libraries are beside the files that the links point to. */
 async function* pathFolders(problems: string[]): AsyncGenerator<string> {
   const seen = new Set<string>()
   for (const entry of (process.env.PATH ?? '').split(delimiter)) {
@@ -72,13 +79,8 @@ async function* pathFolders(problems: string[]): AsyncGenerator<string> {
 }
 
 async function folderOf(file: string): Promise<string | undefined> {
-  try {
-    return dirname(await realpath(file))
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'EACCES' || code === 'ELOOP') return undefined
-    throw error
-  }
+  const real = await unlessMissing(realpath(file), ['ENOTDIR', 'EACCES', 'ELOOP'])
+  return real && dirname(real)
 }
 
 /** Runs both programs as the account: the only test that covers permissions, libraries and libc. */
@@ -96,7 +98,7 @@ async function probe(kind: BinariesKind, folder: string, account: Account): Prom
   return `${folder} is empty`
 }
 
-function isClosedDoor(found: Binaries | string): boolean {
+function isRefused(found: Binaries | string): boolean {
   return typeof found === 'string' && /EACCES|permission denied/i.test(found)
 }
 

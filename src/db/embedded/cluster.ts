@@ -1,16 +1,17 @@
 import { constants } from 'node:fs'
-import { mkdtemp, open, readdir, readFile, rename, rm } from 'node:fs/promises'
-import { join } from 'node:path'
+import { mkdtemp, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
 import { PosthornError } from '../../errors.ts'
 import { type Account, directoryFor, giveTo } from './account.ts'
 import type { Binaries } from './binaries.ts'
+import { unlessMissing, unusable } from './files.ts'
 import type { Layout } from './layout.ts'
 import { occupantOf, readPidFile } from './pid-file.ts'
 import { runProgram } from './program.ts'
 
 export const superuser = 'posthorn'
 
-/** Written once, when the cluster is made, and then the operator's to tune. What durability needs is not here. */
+/** Written once, when the cluster is made; operators may tune them. The settings for durability are on the command line. */
 const settings = `
 # Settings of posthorn for a queue: many small commits, much churn in few tables.
 max_connections = 200
@@ -27,21 +28,31 @@ jit = off
 log_min_error_statement = panic
 `
 
-/** The major version of the cluster in the data directory, or nothing if there is none and one may be made. */
+/** The major version of the cluster in the data directory; undefined if there is none and one may be made. */
 export async function clusterMajor(layout: Layout): Promise<number | undefined> {
   const inCluster = await entriesOf(layout.cluster)
   if (inCluster.includes('PG_VERSION') && inCluster.includes('global')) {
     return Number.parseInt(await readFile(join(layout.cluster, 'PG_VERSION'), 'utf8'), 10)
   }
   if (inCluster.length > 0)
-    throw unusable(layout, 'its folder postgres is not empty and not a PostgreSQL cluster')
+    throw unusable(layout.directory, 'its folder postgres is not empty and not a PostgreSQL cluster')
   const foreign = (await entriesOf(layout.directory)).filter((name) => !isOurs(name))
   if (foreign.includes('PG_VERSION')) await refuseForeignCluster(layout)
-  if (foreign.length > 0) throw unusable(layout, `it is not empty and not posthorn's: it holds ${foreign[0]}`)
+  if (foreign.length > 0)
+    throw unusable(layout.directory, `it is not empty and not posthorn's: it holds ${foreign[0]}`)
   return undefined
 }
 
-/** Makes the cluster beside its place and renames it, so that it is whole or absent whenever we are killed. */
+/** True if the data directory holds a database. Makes nothing. */
+export async function hasCluster(dataDirectory: string): Promise<boolean> {
+  const directory = resolve(dataDirectory)
+  const found = await unlessMissing(stat(join(directory, 'postgres', 'PG_VERSION'))).catch((error: Error) => {
+    throw unusable(directory, error.message, error)
+  })
+  return found?.isFile() ?? false
+}
+
+/** Makes the cluster beside its place and renames it: whenever we are killed, the cluster is complete or absent. */
 export async function makeCluster(layout: Layout, binaries: Binaries, account: Account): Promise<void> {
   const unfinished = await mkdtemp(`${layout.cluster}.new-`)
   try {
@@ -56,7 +67,7 @@ export async function makeCluster(layout: Layout, binaries: Binaries, account: A
   }
 }
 
-/** What a killed start left behind. An initdb that outlived it may still be writing: it fails, and goes next time. */
+/** Removes what a killed start left behind. If its initdb is still writing, that fails, and the next start tries again. */
 export async function removeUnfinished(layout: Layout, log: (line: string) => void): Promise<void> {
   for (const name of await entriesOf(layout.directory)) {
     if (!isUnfinished(name)) continue
@@ -95,7 +106,7 @@ async function runInitdb(
   }
 }
 
-/** Never through a link: the folder belongs to an account that we, as root, do not trust. */
+/** Follows no link: the folder belongs to an account that we, as root, do not trust. */
 async function appendSettings(file: string): Promise<void> {
   const handle = await open(file, constants.O_WRONLY | constants.O_APPEND | constants.O_NOFOLLOW)
   try {
@@ -122,10 +133,10 @@ async function refuseForeignCluster(layout: Layout): Promise<never> {
   if (typeof file === 'object' && ['postmaster', 'unknown'].includes(await occupantOf(file.pid, directory))) {
     throw new PosthornError('DATA_DIRECTORY_IN_USE', { directory, pid: file.pid, reason })
   }
-  throw unusable(layout, reason)
+  throw unusable(directory, reason)
 }
 
-/** The database's own names, those of the rest of posthorn, and what every new volume holds. */
+/** Names of the database, of the rest of posthorn, and the folder that every new volume holds. */
 function isOurs(name: string): boolean {
   return isUnfinished(name) || /^(postgres|postgres\.log(\.1)?|posthorn[.-].*|lost\+found)$/.test(name)
 }
@@ -135,14 +146,5 @@ function isUnfinished(name: string): boolean {
 }
 
 async function entriesOf(directory: string): Promise<string[]> {
-  try {
-    return await readdir(directory)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
-    throw error
-  }
-}
-
-function unusable({ directory }: Layout, reason: string): PosthornError {
-  return new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory, reason })
+  return (await unlessMissing(readdir(directory))) ?? []
 }

@@ -2,21 +2,22 @@ import { once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
 import { PosthornError } from '../../errors.ts'
+import { codeOf } from './files.ts'
 
-/** A connection whose end means that the server, or our place at it, is lost. */
-export interface Link {
+/** A connection whose end means that the server, or the sign of our presence there, is lost. */
+interface Link {
   readonly client: pg.Client
   readonly ended: Promise<void>
 }
 
-export interface KeeperOptions {
+interface KeeperOptions {
   /** Joins the server again, or starts it if it is dead. */
   readonly restore: () => Promise<Link>
   readonly log: (line: string) => void
 }
 
 export interface Keeper {
-  /** Stops watching. The connection stays open until `release`, so that nobody thinks we have left. */
+  /** Stops watching. The connection stays open until `release`, so that no other process thinks we have left. */
   stop(): Promise<void>
   release(): Promise<void>
 }
@@ -24,7 +25,7 @@ export interface Keeper {
 const retryMsMin = 100
 const retryMsMax = 5000
 
-/** Watches over the server for as long as we use it. Keeps nothing alive: a process may just end. */
+/** Watches the server while we use it, and restores it. Does not keep the process alive. */
 export function keep(first: Link, { restore, log }: KeeperOptions): Keeper {
   const stopping = new AbortController()
   const { signal } = stopping
@@ -50,7 +51,7 @@ export function keep(first: Link, { restore, log }: KeeperOptions): Keeper {
         log(`the embedded server could not be restored: ${(error as Error).message}`)
         if (isFinal(error)) return undefined
       }
-      // Rejects only when it is cut short by stop(), which is then seen by the loop.
+      // Rejects only when stop() cuts it short; the loop sees that.
       await delay(retryMs, undefined, { ref: false, signal }).catch(() => undefined)
     }
     return undefined
@@ -72,7 +73,7 @@ export function keep(first: Link, { restore, log }: KeeperOptions): Keeper {
 /** The folder is gone or was replaced: no retry brings it back. */
 function isFinal(error: unknown): boolean {
   if (error instanceof PosthornError) return error.code === 'DATA_DIRECTORY_UNUSABLE'
-  return (error as NodeJS.ErrnoException).code === 'ENOENT'
+  return codeOf(error) === 'ENOENT'
 }
 
 /** Part of the driver, but missing in its types. */

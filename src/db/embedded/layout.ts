@@ -2,13 +2,12 @@ import { createHash } from 'node:crypto'
 import { chmod, chown, lstat, mkdir, realpath, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, dirname, join, resolve } from 'node:path'
-import { PosthornError } from '../../errors.ts'
 import type { Account } from './account.ts'
+import { codeOf, unusable } from './files.ts'
 
 /**
- * What is where in a data directory. The cluster is one level down, so that it can be made beside its place
- * and renamed even if the data directory itself is a mount point, and so that root can keep the directory
- * while the server's account owns only the cluster.
+ * The paths in a data directory. The cluster is one level down: so it can be made beside its place and renamed even if the
+ * data directory is a mount point, and root can own the directory while the server's account owns only the cluster.
  */
 export interface Layout {
   /** The data directory, its links resolved. */
@@ -16,13 +15,13 @@ export interface Layout {
   /** PostgreSQL's own data directory. */
   readonly cluster: string
   readonly log: string
-  /** Where the server's socket is: in the cluster, which only its owner may enter, if the path is short enough. */
+  /** The folder of the server's socket: the cluster, which only its owner may enter, if its path is short enough. */
   readonly sockets: string
 }
 
 export const port = 5432
 
-/** What fits into a socket address on Linux (107) and macOS (103), the ending zero left out. */
+/** The length of a socket's path on macOS, without the ending zero; Linux allows 107. */
 const socketBytesMax = 103
 
 export async function openLayout(dataDirectory: string): Promise<Layout> {
@@ -33,30 +32,30 @@ export async function openLayout(dataDirectory: string): Promise<Layout> {
   return { directory, cluster, log: join(directory, 'postgres.log'), sockets }
 }
 
-/** Whether a socket directory, as a postmaster wrote it down, is one that a start of ours would have used. */
+/** True for a socket directory that a start of ours would have used. */
 export function isOurSockets(layout: Layout, sockets: string): boolean {
-  // Another process may have another idea of the temporary folder.
+  // Another process may use another temporary folder.
   return sockets === layout.cluster || basename(sockets) === shortName(layout.directory)
 }
 
-/** Makes the short socket directory, or accepts it if it is there and belongs to nobody but us. */
+/** Makes the short socket directory. If it exists, it must belong to the server's account. */
 export async function prepareSockets(layout: Layout, account: Account): Promise<void> {
   if (layout.sockets === layout.cluster) return
   try {
     await mkdir(layout.sockets, { mode: 0o700 })
     if (account.kind === 'dropped') await chown(layout.sockets, account.uid, account.gid)
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    if (codeOf(error) !== 'EEXIST') throw error
   }
   await checkSockets(layout, layout.sockets, account.uid)
 }
 
-/** Once no server runs, so that nothing of ours stays in the temporary folder. */
+/** Called when no server runs, so that nothing stays in the temporary folder. */
 export async function removeSockets(layout: Layout): Promise<void> {
   if (layout.sockets !== layout.cluster) await rm(layout.sockets, { recursive: true, force: true })
 }
 
-/** Who owns the folder could answer in the server's name, so it must be the server's owner, and he alone. */
+/** The owner of the folder could answer in the server's name, so the folder must belong to the server's account alone. */
 export async function checkSockets(layout: Layout, sockets: string, uid: number): Promise<void> {
   const found = await lstat(sockets)
   if (found.isDirectory() && found.uid === uid) {
@@ -64,22 +63,21 @@ export async function checkSockets(layout: Layout, sockets: string, uid: number)
     return
   }
   const reason = `its socket folder ${sockets} belongs to the user with id ${found.uid} instead of ${uid}`
-  throw new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory: layout.directory, reason })
+  throw unusable(layout.directory, reason)
 }
 
 async function makeDirectory(directory: string): Promise<string> {
   try {
     await mkdir(dirname(directory), { recursive: true })
-    await mkdir(directory, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
-      if (error.code !== 'EEXIST') throw error
+    await mkdir(directory, { mode: 0o700 }).catch((error: unknown) => {
+      if (codeOf(error) !== 'EEXIST') throw error
     })
     const real = await realpath(directory)
     if ((await lstat(real)).isDirectory()) return real
   } catch (error) {
-    const reason = (error as Error).message
-    throw new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory, reason }, { cause: error })
+    throw unusable(directory, (error as Error).message, error)
   }
-  throw new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory, reason: 'it is not a directory' })
+  throw unusable(directory, 'it is not a directory')
 }
 
 function shortName(directory: string): string {

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { PosthornError } from '../../errors.ts'
 
-/** Longer than the longest start, so that who waits outlives a crash recovery by who holds it. */
+/** Longer than the longest start: a waiting process must outlast the crash recovery of the holder. */
 const waitMsMax = 330_000
 
 interface Lock {
@@ -13,8 +13,8 @@ interface Lock {
 }
 
 /**
- * Runs `work` while no other process works on the same directory. The kernel owns the lock, so it ends with
- * its holder: a `kill -9` leaves nothing behind that a later start would have to judge stale.
+ * Runs `work` while no other process works on the same directory. The kernel owns the lock, so the lock ends with the
+ * process that holds it: after a `kill -9` no later start has to decide whether a lock is stale.
  */
 export async function withLock<T>(directory: string, work: () => Promise<T>): Promise<T> {
   const lock = process.platform === 'linux' ? await lockByName(directory) : await lockByFile(directory)
@@ -26,8 +26,8 @@ export async function withLock<T>(directory: string, work: () => Promise<T>): Pr
 }
 
 /**
- * On Linux a name in the abstract socket namespace, made of the directory's inode so that every path to it
- * gives the same lock. Waiting is a connection to the holder: it closes when the lock is free.
+ * On Linux the lock is a name in the abstract socket namespace, made of the directory's inode, so that every path to the
+ * directory gives the same lock. A waiting process connects to the holder; the connection closes when the lock is free.
  */
 async function lockByName(directory: string): Promise<Lock> {
   const { dev, ino } = await stat(directory, { bigint: true })
@@ -65,7 +65,7 @@ function release(server: Server, waiting: ReadonlySet<Socket>): Promise<void> {
   })
 }
 
-/** Resolves with the holder's pid, as far as it said so, once the lock may be free or the time is over. */
+/** Resolves with the holder's pid, if it was sent, when the lock may be free or the time is over. */
 function waitForRelease(name: string, waitMs: number): Promise<string> {
   return new Promise((resolve) => {
     let pid = ''
@@ -84,7 +84,7 @@ function waitForRelease(name: string, waitMs: number): Promise<string> {
   })
 }
 
-/** macOS and the BSDs can take a lock in open(2). Node hands the flag on but has no name for it. */
+/** macOS and the BSDs can lock a file in open(2). Node passes the flag on but has no name for it. */
 const openExclusiveLock = 0x20
 
 async function lockByFile(directory: string): Promise<Lock> {

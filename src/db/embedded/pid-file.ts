@@ -1,17 +1,17 @@
 import { readFile, rm, stat } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
-import { PosthornError } from '../../errors.ts'
+import { codeOf, unlessMissing, unusable } from './files.ts'
 import { runProgram } from './program.ts'
 
-/** What a postmaster writes into its cluster. It survives a crash, so alone it proves nothing. */
-export interface PidFile {
+/** The file that a postmaster writes into its cluster. It survives a crash, so it does not prove that a server runs. */
+interface PidFile {
   readonly pid: number
   /** Absent until the postmaster listens. */
   readonly sockets?: string
 }
 
-/** What lives under a pid: nobody, someone else, the cluster's postmaster, or a postgres we can't look into. */
-export type Occupant = 'nobody' | 'stranger' | 'postmaster' | 'unknown'
+/** Which process has a pid: none, another program, the cluster's postmaster, or a postgres that we may not inspect. */
+type Occupant = 'nobody' | 'stranger' | 'postmaster' | 'unknown'
 
 export async function readPidFile(cluster: string): Promise<PidFile | 'empty' | undefined> {
   const text = await textOf(join(cluster, 'postmaster.pid'))
@@ -21,16 +21,16 @@ export async function readPidFile(cluster: string): Promise<PidFile | 'empty' | 
   const pid = pidOf(text)
   if (pid === undefined) {
     const reason = 'its postmaster.pid holds no pid: if no server runs on it, delete that file'
-    throw new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory: cluster, reason })
+    throw unusable(cluster, reason)
   }
   const sockets = lines.length > 5 ? lines[4] : undefined
   return sockets ? { pid, sockets: resolve(cluster, sockets) } : { pid }
 }
 
 /**
- * Removes the lock files that would stop a start for no reason, once it is known that no server runs: a killed
- * server may leave one of them empty, or a socket's with the pid of an earlier server that is someone else's now.
- * A postmaster.pid with a pid stays, because PostgreSQL needs it to find the shared memory of that server.
+ * Removes lock files that would stop a start for no reason. The caller knows that no server runs. A killed server may leave
+ * an empty lock file, or a socket's lock file with a pid that now belongs to another program. A postmaster.pid with a pid
+ * stays, because PostgreSQL needs it to find the shared memory of that server.
  */
 export async function removeStaleLocks(cluster: string, socketLock: string): Promise<void> {
   if ((await readPidFile(cluster)) === 'empty') await rm(join(cluster, 'postmaster.pid'), { force: true })
@@ -47,11 +47,11 @@ function pidOf(text: string): number | undefined {
   return Number.isSafeInteger(pid) && pid > 0 ? pid : undefined
 }
 
-/** A pid is soon given to another process, in a container at once, so being alive is not enough. */
+/** The system soon gives a pid to another process, in a container at once, so it is not enough that the process lives. */
 export async function occupantOf(pid: number, cluster: string): Promise<Occupant> {
   const signal = probeSignal(pid)
   if (signal === 'ESRCH') return 'nobody'
-  // The postmaster runs as the owner of its cluster, which we are unless we are root: then nothing is denied.
+  // The postmaster runs as the owner of the cluster. That is our own user, unless we are root, and root may signal everybody.
   if (signal === 'EPERM') return 'stranger'
   return process.platform === 'linux' ? lookIntoProc(pid, cluster) : askPs(pid)
 }
@@ -61,7 +61,7 @@ function probeSignal(pid: number): string | undefined {
     process.kill(pid, 0)
     return undefined
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code
+    return codeOf(error)
   }
 }
 
@@ -78,7 +78,7 @@ async function lookIntoProc(pid: number, cluster: string): Promise<Occupant> {
     const [home, ours] = [await stat(`/proc/${pid}/cwd`), await stat(cluster)]
     return home.dev === ours.dev && home.ino === ours.ino ? 'postmaster' : 'stranger'
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
+    const code = codeOf(error)
     if (code === 'ENOENT' || code === 'ESRCH') return 'nobody'
     // Root in a container may lack the right to look.
     if (code === 'EACCES' || code === 'EPERM') return 'unknown'
@@ -95,12 +95,6 @@ async function askPs(pid: number): Promise<Occupant> {
   return /(^|\/)(postgres|postmaster)\b/.test(result.output) ? 'unknown' : 'stranger'
 }
 
-async function textOf(path: string): Promise<string | undefined> {
-  try {
-    return await readFile(path, 'utf8')
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT' || code === 'ESRCH') return undefined
-    throw error
-  }
+function textOf(path: string): Promise<string | undefined> {
+  return unlessMissing(readFile(path, 'utf8'), ['ESRCH'])
 }

@@ -5,6 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { PosthornError } from '../../errors.ts'
 import { type Account, directoryFor, spawnAs } from './account.ts'
 import type { Binaries } from './binaries.ts'
+import { codeOf, unlessMissing } from './files.ts'
 import { type Layout, port, prepareSockets } from './layout.ts'
 import { occupantOf, removeStaleLocks } from './pid-file.ts'
 import { programEnvironment } from './program.ts'
@@ -23,12 +24,12 @@ const immediateStopMsMax = 10_000
 const pollMs = 15
 const logBytesMax = 10_000_000
 
-export type LaunchOutcome =
+type LaunchOutcome =
   | { readonly kind: 'answers'; readonly running: Running }
-  /** It ended by itself or was killed; or it is ours to reject: it never answered, or not as our server would. */
+  /** `ended`: it ended by itself or was killed. `rejected`: it never answered, or has other data. */
   | { readonly kind: 'ended' | 'rejected'; readonly reason: string; readonly log: string }
 
-/** Starts the postmaster and waits until it answers. It outlives us: it is a session of its own, with a log file. */
+/** Starts the postmaster and waits until it answers. It has a session and a log file of its own, and outlives this process. */
 export async function launch(layout: Layout, request: LaunchRequest): Promise<LaunchOutcome> {
   await prepareSockets(layout, request.account)
   await rotateLog(layout.log)
@@ -37,7 +38,7 @@ export async function launch(layout: Layout, request: LaunchRequest): Promise<La
   for (;;) {
     const outcome = await launchOnce(layout, request)
     if (outcome.kind === 'answers') return outcome
-    // The backends of a killed postmaster notice within moments that they are orphans, and end.
+    // The backends of a killed postmaster notice within moments that it is gone, and end.
     const hasLeftovers = /shared memory block .* still in use/.test(outcome.log)
     if (!hasLeftovers || performance.now() - begun > leftoversMsMax) return outcome
     await delay(100)
@@ -89,7 +90,7 @@ async function launchOnce(layout: Layout, request: LaunchRequest): Promise<Launc
 
 interface Spawned {
   readonly child: ChildProcess
-  /** What ended it; undefined: nothing has. */
+  /** Why it ended; undefined: it runs. */
   readonly end: () => string | undefined
 }
 
@@ -107,7 +108,7 @@ async function spawnPostgres(layout: Layout, request: LaunchRequest): Promise<Sp
       stdio: ['ignore', log.fd, log.fd, ...directory.stdio],
     })
     child.unref()
-    // At once: it may have ended before its log is closed here.
+    // Listens at once: the process may end before the log is closed here.
     return { child, end: watchEnd(child) }
   } finally {
     await log.close()
@@ -126,7 +127,7 @@ function watchEnd(child: ChildProcess): () => string | undefined {
   return () => end
 }
 
-/** On the command line, where no configuration file can undo it: what durability and privacy rest on. */
+/** The settings that durability and privacy need, on the command line, where no configuration file can undo them. */
 function serverArguments(layout: Layout, binaries: Binaries): string[] {
   const settings = {
     fsync: 'on',
@@ -143,9 +144,9 @@ function serverArguments(layout: Layout, binaries: Binaries): string[] {
 }
 
 /**
- * The pid that a crashed postmaster left in its lock files may belong to another process now, and PostgreSQL
- * would take that for a running server. It ignores the pid in this variable (meant for the shell that runs
- * pg_ctl) but still checks the shared memory, which deleting the lock file would skip.
+ * The pid that a crashed postmaster left in its lock files may now belong to another process, and PostgreSQL would take that
+ * process for a running server. PostgreSQL ignores the pid in this variable (meant for the shell that runs pg_ctl) and still
+ * checks the shared memory, which it would not do without the lock file.
  */
 function stalePidIgnored(stalePid: number | undefined): Record<string, string> {
   return stalePid === undefined ? {} : { PG_GRANDPARENT_PID: `${stalePid}` }
@@ -155,25 +156,20 @@ function sendSignal(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal)
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+    if (codeOf(error) !== 'ESRCH') throw error
   }
 }
 
-/** One old log is kept: enough to see what came before a crash, bounded for a server that runs for years. */
+/** Keeps one old log: it shows what came before a crash, and stays bounded for a server that runs for years. */
 async function rotateLog(log: string): Promise<void> {
   if ((await sizeOf(log)) > logBytesMax) await rename(log, `${log}.1`)
 }
 
 async function sizeOf(path: string): Promise<number> {
-  try {
-    return (await stat(path)).size
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return 0
-    throw error
-  }
+  return (await unlessMissing(stat(path)))?.size ?? 0
 }
 
-/** The last lines of what this start wrote, without their times. */
+/** The last lines that this start wrote, without their times. */
 async function readLog(path: string, start: number): Promise<string> {
   const file = await open(path, 'r')
   try {

@@ -3,7 +3,7 @@ import { type Account, type DirectoryHandle, spawnAs } from './account.ts'
 
 const outputBytesMax = 16_384
 
-export interface ProgramRequest {
+interface ProgramRequest {
   readonly file: string
   readonly arguments: readonly string[]
   readonly account: Account
@@ -11,7 +11,7 @@ export interface ProgramRequest {
   readonly timeoutMs: number
 }
 
-export type ProgramResult =
+type ProgramResult =
   | { readonly kind: 'ended'; readonly code: number | null; readonly output: string }
   | { readonly kind: 'not started'; readonly reason: string }
 
@@ -37,8 +37,8 @@ export function runProgram(request: ProgramRequest): Promise<ProgramResult> {
 }
 
 /**
- * Nothing of ours leaks in: PG* variables would redirect the server, a locale would translate its log, and
- * initdb searches all time zones for the local one unless it is told.
+ * A clean environment: PG* variables would redirect the server, a locale would translate its log, and initdb would search
+ * all time zones for the local one.
  */
 export function programEnvironment(): Record<string, string> {
   return { PATH: process.env.PATH ?? '', LC_ALL: 'C', TZ: 'UTC' }

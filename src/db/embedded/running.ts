@@ -8,7 +8,7 @@ import { superuser } from './cluster.ts'
 import { checkSockets, isOurSockets, type Layout, port } from './layout.ts'
 import { occupantOf, readPidFile } from './pid-file.ts'
 
-/** A server that has proved to run on the cluster, and a connection to it. */
+/** A server that has proved that it runs on the cluster, and a connection to it. */
 export interface Running {
   readonly pid: number
   readonly sockets: string
@@ -17,20 +17,20 @@ export interface Running {
   readonly ended: Promise<void>
 }
 
-export type Found =
+type Found =
   | ({ readonly state: 'running' } & Running)
   /** `stalePid` is alive but not the postmaster that the pid file remembers. */
   | { readonly state: 'stopped'; readonly stalePid?: number }
 
 export const database = 'postgres'
 
-/** A postmaster opens its socket within moments; recovery after a crash may take minutes, but says so. */
+/** A postmaster opens its socket within moments. Recovery after a crash may take minutes, but the server says so. */
 const answerMsMax = 10_000
 const recoveryMsMax = 300_000
 const fillMsMax = 1000
 const pollMs = 15
 
-/** Finds the server on the cluster. One that can't be proved to be ours is an error that names its pid. */
+/** Finds the server on the cluster. If a server runs there that cannot be proved to be ours, throws an error with its pid. */
 export async function findRunning(layout: Layout): Promise<Found> {
   const begun = performance.now()
   let waitMsMax = answerMsMax
@@ -38,7 +38,7 @@ export async function findRunning(layout: Layout): Promise<Found> {
     const file = await readPidFile(layout.cluster)
     if (!file) return { state: 'stopped' }
     if (file === 'empty') {
-      // It is filled at once after it is made, unless its maker is killed in between.
+      // The postmaster fills the file at once, unless it is killed in between.
       if (performance.now() - begun > fillMsMax) return { state: 'stopped' }
       await delay(pollMs)
       continue
@@ -99,7 +99,7 @@ function newClient(sockets: string): pg.Client {
     connectionTimeoutMillis: 5000,
     query_timeout: 10_000,
   })
-  // Without a listener the end of the server would be an uncaught error; who needs to know waits for `ended`.
+  // Without a listener the end of the server would be an uncaught error. Callers wait for `ended`.
   client.on('error', () => undefined)
   return client
 }
@@ -111,11 +111,11 @@ function isStrange(code: string | undefined): boolean {
   return code?.startsWith('28') === true || code === '3D000'
 }
 
-/** The proof: the server reads, from its data directory, a secret that we have just put into ours. */
+/** The proof: the server reads from its data directory a secret that we have just written into ours. */
 async function readsOurDirectory(client: pg.Client, cluster: string): Promise<boolean> {
   const secret = randomBytes(16).toString('hex')
   const name = `posthorn-proof-${randomBytes(8).toString('hex')}`
-  // Exclusive creation follows no link that the cluster's owner might have laid for root.
+  // Exclusive creation follows no link that the cluster's owner might have set as a trap for root.
   const file = await open(join(cluster, name), 'wx')
   try {
     await file.chmod(0o644)

@@ -35,7 +35,7 @@ export async function readFacts(client: pg.Client): Promise<ServerFacts> {
   }
 }
 
-/** Asked of the server, because a role, a database or a foreign start can set what our start did not. */
+/** Checks the server's own answer: a role, a database or somebody else's start may have changed the settings. */
 export function checkDurability(layout: Layout, pid: number, { settings }: ServerFacts): void {
   const unsafe = ['fsync', 'synchronous_commit', 'full_page_writes', 'data_checksums'].filter(
     (name) => settings[name] !== 'on',
@@ -45,12 +45,12 @@ export function checkDurability(layout: Layout, pid: number, { settings }: Serve
   throw new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory: layout.directory, reason, pid, settings })
 }
 
-/** Makes the connection a sign that we use the server. It ends with our process, however that ends. */
+/** Makes the connection a sign that we use the server. The sign ends with our process, however that ends. */
 export async function showPresence(client: pg.Client, id: string): Promise<void> {
   await client.query(`select set_config('application_name', $1, false)`, [presence + id])
 }
 
-/** How many others use the server. Other clients (a psql) do not keep it alive, only those that joined it. */
+/** How many other processes have joined the server. Other clients, such as psql, do not keep it alive. */
 export async function othersPresent(client: pg.Client, id: string): Promise<number> {
   const result = await client.query<{ others: number }>(countOthers, [presence, presence + id])
   return result.rows[0]?.others ?? 0

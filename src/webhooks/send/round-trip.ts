@@ -1,5 +1,5 @@
 import type { Dispatcher } from 'undici'
-import { GrowingBytes } from '../../core/growing-bytes.ts'
+import { GrowingBytes } from '../../domain/growing-bytes.ts'
 import type { Connection } from './connection.ts'
 import type { ContinueListener } from './continue-filter.ts'
 import type { Deadline } from './deadline.ts'

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { readConfig } from '../../src/config.ts'
-import { urlsOfHosts } from '../../src/db/hosts.ts'
+import { urlsOfHosts } from '../../src/db/database-url.ts'
 
 test.each([
   ['postgres://u:p@h/db', ['postgres://u:p@h/db']],
