@@ -135,16 +135,16 @@ begin
   return patterns;
 end $$;
 
--- The subscriptions that want events of a type with these tags. `picky` says that at least one of them must look into each
--- event before it takes the event, or for its ordering key: see inspect.
-create function __schema__.route(type text, tags text[], out owed int[], out picky boolean) language plpgsql stable as $$
+-- The subscriptions that want events of a type with these tags. `inspects` says that at least one of them must look into each
+-- event, because of its filter or its ordering key: see inspect.
+create function __schema__.route(type text, tags text[], out owed int[], out inspects boolean) language plpgsql stable as $$
 declare
   patterns text[] := __schema__.patterns_for(type);
 begin
-  select coalesce(array_agg(o.no order by o.no), '{}'), coalesce(bool_or(o.picky), false)
-  into owed, picky
+  select coalesce(array_agg(o.no order by o.no), '{}'), coalesce(bool_or(o.inspects), false)
+  into owed, inspects
   from (
-    select s.no, num_nonnulls(s.conditions, s.key_path) > 0 as picky
+    select s.no, num_nonnulls(s.conditions, s.key_path) > 0 as inspects
     from __schema__.routes r
     join __schema__.subscriptions s on s.no = r.subscription
     where r.pattern = any(patterns)

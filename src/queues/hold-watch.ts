@@ -1,6 +1,7 @@
 import { Loop } from '../core/loop.ts'
 import type { Database } from '../db/database.ts'
-import { type CancelledInHand, readHolds } from '../engine/held.ts'
+import type { CancelRequested } from '../engine/cancel.ts'
+import { readHolds } from '../engine/held.ts'
 
 export interface HoldWatchOptions {
   readonly db: Database
@@ -11,7 +12,7 @@ export interface HoldWatchOptions {
   /** One of them is paused, and nobody has told us. */
   readonly missed: () => void
   /** An operator has cancelled some of what this process holds. */
-  readonly cancelled: (some: CancelledInHand) => void
+  readonly cancelled: (some: CancelRequested) => void
   readonly trouble: (error: unknown, doing: string) => void
 }
 

@@ -1,7 +1,7 @@
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
 import { parseFilter, parsePointer } from '../domain/filter.ts'
 import type { Subscription, SubscriptionDefinition } from '../domain/subscription.ts'
-import { lockAdmissions } from '../engine/admit.ts'
+import { lockAdmissions } from '../engine/admit-statements.ts'
 import { followPromotion } from '../engine/promotions.ts'
 import { PosthornError } from '../errors.ts'
 import {
