@@ -47,6 +47,17 @@ create unique index subscriptions_name on __schema__.subscriptions (name) where 
 -- Subscriptions that may refuse an event: every publish reads this index, and it is nearly always empty.
 create index subscriptions_barring on __schema__.subscriptions (no) where drain_fence is not null or storage = 'memory';
 
+-- Subscriptions under the names that the library gives their fields.
+create view __schema__.subscription_rows as
+  select s.no, s.id, s.name, s.via, s.status, s.types, s.tags, s.filter, s.key_pointer as "orderingKey",
+    s.on_exhausted as "onExhausted", s.retry, s.lease_ms as "leaseMs", s.timeout_ms as "timeoutMs",
+    s.max_concurrency as "maxConcurrency", s.rate_per_second as "ratePerSecond", s.key_concurrency as "keyConcurrency",
+    s.ramp, s.storage,
+    json_build_object('maxQueueDepth', s.max_depth, 'highWatermark', s.high_watermark, 'onFull', s.on_full,
+      'batchSize', s.batch_size, 'processingInterval', s.processing_interval_ms,
+      'persistenceThreshold', s.persistence_threshold) as queue
+  from __schema__.subscriptions s;
+
 -- Whether a subscription has a limit over the whole fleet: its leases are then taken one after the other.
 create function __schema__.is_limited(max_concurrency int, rate_per_second double precision, ramp int) returns boolean
   language sql immutable as $$
