@@ -29,6 +29,7 @@ const changedOnPurpose = new Map<string, string>([
   ['function memory_event(memory_events)', 'an event of a memory queue is read like any other'],
   ['function has_expired_rest(runs)', 'expire and peek share it'],
   ['function is_replay_due(timestamp with time zone)', 'two statements share it'],
+  ['function worker_states()', 'five statements share it'],
   ['view subscription_rows', 'statements share what they select of a subscription'],
   ['function take_out(bigint[], integer, boolean, boolean)', 'cancelling and burying share it'],
   ['function remove_rows(bigint[], lane_queue[])', 'cancelling and expiring share it'],
