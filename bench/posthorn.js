@@ -288,7 +288,7 @@ const plans =
   'set local jit = off; set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off; set local enable_mergejoin = off; set local enable_nestloop = off'
 
 async function claimStatement(schema, { limit, tags }) {
-  const { leaseStatement, leaseValues } = await import('../dist/engine/lease.js')
+  const { leaseStatementFor, leaseValues } = await import('../dist/engine/lease.js')
   // By tag one at a time, as `poll` does; else as a runner whose runs are long.
   const want = {
     eventsMax: tags === undefined ? limit : 1,
@@ -304,7 +304,7 @@ async function claimStatement(schema, { limit, tags }) {
     begins: tags === undefined ? 'reported' : 'granted',
     tags: tags ?? null,
   }
-  return { ...leaseStatement({ schema }, request), values: leaseValues(request) }
+  return { ...leaseStatementFor({ schema }, request), values: leaseValues(request) }
 }
 
 /** Shared hit + read of a whole statement, which the top node of its plan adds up; for `claimBuffers`. */

@@ -33,7 +33,7 @@ const walls: Record<string, readonly string[]> = {
   // What every feature has: database, log, metrics, signals between the parts of a process.
   core: ['domain', 'db', 'observe'],
   consume: ['domain'],
-  engine: ['core', 'domain', 'db', 'deliveries'],
+  engine: ['core', 'domain', 'db'],
   subscriptions: ['core', 'engine', 'domain', 'db', 'webhooks/send'],
   events: ['core', 'engine', 'domain', 'db'],
   deliveries: ['core', 'engine', 'events', 'subscriptions', 'domain', 'db', 'observe'],

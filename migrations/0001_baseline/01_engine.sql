@@ -32,6 +32,7 @@
 --   12_retention       how long things are kept, and what was removed
 --   13_keys            API keys and the admin log
 --   14_views           views for people and reports
+--   15_repair          what operators do to deliveries
 --
 -- Advisory locks have numbers, so that no two features share one. The name of the schema is a part of each lock.
 --   lock    0: migrate.ts              one process migrates
@@ -112,6 +113,17 @@ create function __schema__.event_document(e __schema__.events) returns json lang
     'version', e.version, 'source', e.source, 'timestamp', e."timestamp", 'correlation_id', e.correlation_id,
     'causation_id', e.causation_id, 'traceparent', e.traceparent, 'run_at', e.run_at,
     'expires_at', e.expires_at, 'max_retries', e.max_retries, 'attributes', e.attributes, 'created_at', e.created_at)
+$$;
+
+
+-- The fields of an event that few events have, as one JSON text, so that 500 plain events are read as five values each and not
+-- as nineteen. Null: the event has none of them. The planner puts the body in the place of the call, so the function costs nothing.
+create function __schema__.rare_fields(e __schema__.events) returns text language sql stable as $$
+  select case when num_nonnulls(e.title, e.description, e.tags, e.concurrency_key, e.version, e.source, e."timestamp",
+      e.correlation_id, e.causation_id, e.traceparent, e.run_at, e.expires_at, e.max_retries, e.attributes) > 0
+    then json_build_array(e.title, e.description, e.tags, e.concurrency_key, e.version, e.source, e."timestamp",
+      e.correlation_id, e.causation_id, e.traceparent, e.run_at, e.expires_at, e.max_retries, e.attributes)::text
+  end
 $$;
 
 
@@ -243,6 +255,12 @@ create index runs_aside_queue on __schema__.runs (subscription, first_id)
   where state in ('deferred', 'delayed', 'held', 'gated', 'blocked');
 -- Few runs hold most of the waiting deliveries: lists find these without reading a million runs of one delivery.
 create index runs_several on __schema__.runs (first_id) where several;
+
+-- Whether a leased lane has deliveries behind those that its holder may attempt, and their time is over.
+create function __schema__.has_expired_rest(r __schema__.runs) returns boolean language sql stable as $$
+  select r.state = 'leased' and r.several and r.ordering_key is not null
+    and r.expires_at is not null and r.expires_at <= __schema__.clock() and r.granted < cardinality(r.event_ids)
+$$;
 
 -- One row per tag of each ready run of a pull queue, for leases by tag. Triggers write it, so no statement can forget it.
 create table __schema__.ready_tags (

@@ -47,6 +47,17 @@ create unique index subscriptions_name on __schema__.subscriptions (name) where 
 -- Subscriptions that may refuse an event: every publish reads this index, and it is nearly always empty.
 create index subscriptions_barring on __schema__.subscriptions (no) where drain_fence is not null or storage = 'memory';
 
+-- Subscriptions under the names that the library gives their fields.
+create view __schema__.subscription_rows as
+  select s.no, s.id, s.name, s.via, s.status, s.types, s.tags, s.filter, s.key_pointer as "orderingKey",
+    s.on_exhausted as "onExhausted", s.retry, s.lease_ms as "leaseMs", s.timeout_ms as "timeoutMs",
+    s.max_concurrency as "maxConcurrency", s.rate_per_second as "ratePerSecond", s.key_concurrency as "keyConcurrency",
+    s.ramp, s.storage,
+    json_build_object('maxQueueDepth', s.max_depth, 'highWatermark', s.high_watermark, 'onFull', s.on_full,
+      'batchSize', s.batch_size, 'processingInterval', s.processing_interval_ms,
+      'persistenceThreshold', s.persistence_threshold) as queue
+  from __schema__.subscriptions s;
+
 -- Whether a subscription has a limit over the whole fleet: its leases are then taken one after the other.
 create function __schema__.is_limited(max_concurrency int, rate_per_second double precision, ramp int) returns boolean
   language sql immutable as $$
@@ -135,16 +146,16 @@ begin
   return patterns;
 end $$;
 
--- The subscriptions that want events of a type with these tags. `picky` says that at least one of them must look into each
--- event before it takes the event, or for its ordering key: see inspect.
-create function __schema__.route(type text, tags text[], out owed int[], out picky boolean) language plpgsql stable as $$
+-- The subscriptions that want events of a type with these tags. `inspects` says that at least one of them must look into each
+-- event, because of its filter or its ordering key: see inspect.
+create function __schema__.route(type text, tags text[], out owed int[], out inspects boolean) language plpgsql stable as $$
 declare
   patterns text[] := __schema__.patterns_for(type);
 begin
-  select coalesce(array_agg(o.no order by o.no), '{}'), coalesce(bool_or(o.picky), false)
-  into owed, picky
+  select coalesce(array_agg(o.no order by o.no), '{}'), coalesce(bool_or(o.inspects), false)
+  into owed, inspects
   from (
-    select s.no, num_nonnulls(s.conditions, s.key_path) > 0 as picky
+    select s.no, num_nonnulls(s.conditions, s.key_path) > 0 as inspects
     from __schema__.routes r
     join __schema__.subscriptions s on s.no = r.subscription
     where r.pattern = any(patterns)

@@ -7,6 +7,7 @@
 --   event_states        the events themselves, with attempts and retries, for lists
 --   event_statuses      only their status
 --   in_flight           deliveries that are being attempted
+--   worker_states       workers, and since when each is stale
 --   unfinished          deliveries that wait or are leased
 
 -- The state of a delivery, by its newest audit record and whether it is being attempted.
@@ -62,6 +63,29 @@ $$;
 
 -- All deliveries that are being attempted now.
 create view __schema__.in_flight as select * from __schema__.in_flight_of(null);
+
+-- All workers. A worker is stale since it was silent for 30 s, or since a lease of it ended: whichever came first. Deliveries that
+-- it was granted and has not begun are not in flight.
+create function __schema__.worker_states() returns table (
+  no int, name text, seen_at timestamptz, in_flight int, holds_lease boolean, stale_since timestamptz, stale_reason text
+) language sql stable as $$
+  select w.no, w.name, w.seen_at, coalesce(a.deliveries, 0), h.worker is not null, s.stale_since,
+    case s.stale_since when s.lapsed_since then 'lapsed_lease' when s.silent_since then 'silent' end
+  from __schema__.workers w
+  left join (
+    select r.worker, min(r.leased_until) as first_end from __schema__.runs r where r.state = 'leased' group by r.worker
+  ) as h on h.worker = w.no
+  left join (
+    select f.worker, count(*)::int as deliveries from __schema__.in_flight f group by f.worker
+  ) as a on a.worker = w.no
+  cross join lateral (
+    select i.silent_since, i.lapsed_since, least(i.silent_since, i.lapsed_since) as stale_since
+    from (
+      select case when w.seen_at < __schema__.clock() - interval '30 s' then w.seen_at + interval '30 s' end as silent_since,
+        case when h.first_end < __schema__.clock() then h.first_end end as lapsed_since
+    ) as i
+  ) as s
+$$;
 
 -- Every delivery that waits or is leased, wherever it is; an event that is owed to two subscriptions is here twice.
 -- An unnest in the select list streams its rows; in the from list they would be stored first, which takes twice as long.

@@ -31,6 +31,11 @@ create table __schema__.replays (
 create index replays_running on __schema__.replays (subscription, id) where state = 'running';
 create index replays_alike on __schema__.replays (subscription, kind, fingerprint);
 
+-- Whether a replay may go on. No replay waits for as long as ten seconds: a longer wait was written before the clock was set back.
+create function __schema__.is_replay_due(due_at timestamptz) returns boolean language sql stable as $$
+  select due_at <= __schema__.clock() or due_at > __schema__.clock() + interval '10 s'
+$$;
+
 -- Deliveries that a replay has sent again: a webhook numbers each of them anew (lane_numbers.replays).
 create table __schema__.replayed (
   event_id bigint not null,

@@ -46,6 +46,13 @@ create table __schema__.memory_events (
   primary key (subscription, event_id)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
+-- The event of a memory queue as it would be stored among all events.
+create function __schema__.memory_event(m __schema__.memory_events) returns __schema__.events language sql stable as $$
+  select row(m.event_id, m.type, m.title, m.description, null, m.payload, m.ordering_key, null, m.version, m.source,
+    m."timestamp", m.correlation_id, m.causation_id, m.traceparent, null, null, m.max_retries, m.attributes,
+    array[m.subscription], m.created_at, null)::__schema__.events
+$$;
+
 -- Apart from memory_events, so that a caller's transaction locks no row that a persist needs.
 create table __schema__.memory_settled (
   subscription int not null,

@@ -6,11 +6,11 @@ import { PosthornError } from '../errors.ts'
 import type { Burial } from '../observe/hub-events.ts'
 import { type BuryRequest, buryWaiting, type DeliveryRequest } from './bury.ts'
 import { getDeadLetter, openLetter } from './dead-letters.ts'
-import { findSubscriber } from './find-subscriber.ts'
 import { type DeliveryDetails, findDelivery, getDelivery } from './get-delivery.ts'
 import { type DeliveryFilter, type DeliveryPage, listDeliveries } from './list-deliveries.ts'
 import { readDeliveries } from './listed-delivery.ts'
 import { redrive } from './redrive.ts'
+import { findSubscriberStatement } from './repair-statements.ts'
 import { retryWaiting } from './retry-waiting.ts'
 
 export interface DeliveriesParts {
@@ -33,9 +33,10 @@ export class Deliveries {
 
   /** The number of a subscription by its id or name, ended ones included. Throws NOT_FOUND. */
   async subscriber(which: string): Promise<number> {
-    const no = await findSubscriber(this.#parts.db, which)
-    if (no === undefined) throw new PosthornError('NOT_FOUND', { what: 'subscriber', id: which })
-    return no
+    const { db } = this.#parts
+    const [row] = await db.run<[no: number]>(findSubscriberStatement(db), [which])
+    if (row === undefined) throw new PosthornError('NOT_FOUND', { what: 'subscriber', id: which })
+    return row[0]
   }
 
   /** A delivery with every attempt; undefined if there is none. */
@@ -43,7 +44,7 @@ export class Deliveries {
     return getDelivery(this.#parts.db, id)
   }
 
-  /** What waits for another attempt is due now, what is buried gets a fresh budget. Else throws NOT_RETRYABLE. */
+  /** Makes a waiting retry due now, or gives a buried delivery a fresh budget of attempts. Throws NOT_RETRYABLE. */
   async retry(id: string, by = 'library'): Promise<void> {
     const { db } = this.#parts
     const found = await this.#find(id)
@@ -54,19 +55,19 @@ export class Deliveries {
     throw new PosthornError('NOT_RETRYABLE', { what: 'delivery', id, reason })
   }
 
-  /** Makes a dead letter of what waits. Throws NOT_WAITING. */
+  /** Makes a dead letter of a waiting delivery. Throws NOT_WAITING. */
   async bury(id: string, options: { readonly reason?: string | undefined; readonly by?: string } = {}) {
     checkOptions(options, { by: true, reason: true }, 'bury')
     const { by = 'library', reason = `buried by ${by}` } = options
     const found = await this.#find(id)
     if (await this.buryFound({ ...found, reason, lane: 'as usual' })) return
     const status = await this.#statusOf(found)
-    // What a worker owns and has not begun waits for everybody but us.
+    // A delivery that a worker has leased and not begun shows as waiting, but cannot be buried.
     const isOwned = status === 'pending' || status === 'failed'
     throw new PosthornError('NOT_WAITING', { id, deliveryStatus: isOwned ? 'leased' : status })
   }
 
-  /** The same for whoever knows which one is meant; false: it does not wait. */
+  /** The same by event and subscription; false: the delivery does not wait. */
   async buryFound(request: BuryRequest): Promise<boolean> {
     const { db, admitter, buried: tell } = this.#parts
     const { eventId } = request

@@ -32,7 +32,7 @@ export class Lanes {
   async list(subscription: string, filter?: LaneFilter): Promise<LanePage> {
     const { db, admitter, subscriptions } = this.#parts
     const { no } = await subscriptions.current(subscription)
-    // What has just arrived is in no lane yet.
+    // Arrivals are in the inbox, and in no lane, until they are admitted.
     await admitter.admit()
     return listLanes(db, no, filter)
   }
@@ -46,8 +46,8 @@ export class Lanes {
   }
 
   /**
-   * Tries the head of a lane again, leaves it to the dead letters, or throws it away: of a lane that stopped at its
-   * buried head, or whose head waits for a retry. Returns the head's event id. Throws NOT_BLOCKED.
+   * Retries, skips or discards the head of a lane that stopped at its buried head, or whose head waits for a retry. Skipping leaves
+   * the head among the dead letters. Returns the head's event id. Throws NOT_BLOCKED.
    */
   async settleHead(subscription: string, orderingKey: string, verb: LaneVerb, by: string): Promise<number> {
     if (!Object.hasOwn(this.#act, verb)) {
@@ -80,7 +80,7 @@ export class Lanes {
     })
   }
 
-  /** Each does nothing, and says so, once the head no longer waits. */
+  /** Each returns false, and does nothing, if the head no longer waits. */
   readonly #act: Record<LaneVerb, (head: Head, by: string) => Promise<boolean>> = {
     retry: (head, by) => retryWaiting(this.#parts.db, { ...head, by }),
     skip: (head, by) =>

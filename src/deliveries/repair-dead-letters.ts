@@ -6,11 +6,11 @@ import { type Redriven, redrive } from './redrive.ts'
 
 export interface RedrivenSome {
   readonly redriven: readonly Redriven[]
-  /** There are more that match. */
+  /** More dead letters match. */
   readonly more: boolean
 }
 
-/** Gives one dead letter a fresh budget. Throws NOT_FOUND, ALREADY_RETRIED or NOT_RETRYABLE. */
+/** Gives one dead letter a fresh budget of attempts. Throws NOT_FOUND, ALREADY_RETRIED or NOT_RETRYABLE. */
 export async function redriveOne(db: Database, id: string, by: string): Promise<readonly Redriven[]> {
   await openOne(db, id)
   const redriven = await redrive(db, { deadLetterIds: [id], by })
@@ -24,7 +24,7 @@ function whyNot({ subscription, purgedAt }: DeadLetter): string {
   return subscription === null ? 'no subscription wants it' : 'its subscription or its event is gone'
 }
 
-/** Those that match, in the order of their events. */
+/** Redrives dead letters that match, in the order of their events. */
 export async function redriveSome(
   db: Database,
   filter: DeadLetterFilter,
@@ -36,14 +36,14 @@ export async function redriveSome(
   return { redriven, more: chosen.length > max }
 }
 
-/** Throws a dead letter away. Throws NOT_FOUND or ALREADY_RETRIED. */
+/** Deletes a dead letter. Throws NOT_FOUND or ALREADY_RETRIED. */
 export async function discardOne(db: Database, id: string, by: string): Promise<void> {
   await openOne(db, id)
   if (await discardLetter(db, { id, by })) return
   await openOne(db, id)
 }
 
-/** One that nobody has retried. */
+/** A dead letter that was not retried. Throws NOT_FOUND or ALREADY_RETRIED. */
 export async function openOne(db: Database, id: string): Promise<DeadLetter> {
   const letter = await getDeadLetter(db, id)
   if (letter === undefined) throw new PosthornError('NOT_FOUND', { what: 'dead letter', id })

@@ -26,17 +26,17 @@ export type { Replay, ReplayCount }
 export interface ReplayTerms {
   /** Who asks for it. Default `library`. */
   readonly by?: string
-  /** What an identical call means: the replay that runs or has completed in the last ten minutes, or one more. */
+  /** What an identical request means: the replay that is running or has completed in the last ten minutes, or another one. */
   readonly identical?: NewReplay['identical']
 }
 
 export interface StartedReplay {
   readonly replay: Replay
-  /** False: somebody has asked for the same before. */
+  /** False: an identical replay was there. */
   readonly isNew: boolean
 }
 
-/** Deliveries that are made once more on demand. Upkeep does the work, wherever it runs. */
+/** Sends deliveries again on request. Upkeep of any process does the work. */
 export class Replays {
   readonly #db: Database
   readonly #subscriptions: SubscriptionCache
@@ -62,7 +62,7 @@ export class Replays {
     return this.#start(subscription, planReplay(options), terms)
   }
 
-  /** What it would come to. Changes nothing. */
+  /** The size of a replay that is not started. */
   async count(subscription: string, plan: ReplayPlan): Promise<ReplayCount> {
     const { no } = await this.#subscriptions.current(subscription)
     const db = this.#db
@@ -80,13 +80,13 @@ export class Replays {
     return listReplays(this.#db, filter)
   }
 
-  /** What is not sent yet stays where it is. Throws NOT_FOUND. */
+  /** Sends no further deliveries. Throws NOT_FOUND. */
   async abort(id: string, by = 'library'): Promise<Replay> {
     await abortReplay(this.#db, { id, by })
     return this.get(id)
   }
 
-  /** It is stored by now: an answer that invites to ask again would send everything twice. */
+  /** The replay is stored by now: an error that invites the caller to try again would send everything twice. */
   async #getStarted(id: string): Promise<Replay> {
     try {
       return await this.get(id)
@@ -101,7 +101,7 @@ export class Replays {
     const { by = 'library', identical = 'same' } = terms
     const { no } = await this.#subscriptions.current(subscription)
     const { id, isNew } = await createReplay(this.#db, { plan, subscription: no, by, identical })
-    // The first step is taken here, so that a small one is done at once. If it fails, upkeep goes on.
+    // The first step runs here, so that a small replay is done at once. If it fails, upkeep continues.
     if (isNew) await stepReplay(this.#db, id).catch(() => undefined)
     return { replay: await this.#getStarted(id), isNew }
   }

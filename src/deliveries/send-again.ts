@@ -1,6 +1,11 @@
 import { numberArray } from '../db/array.ts'
-import { type Connection, defineStatement } from '../db/database.ts'
-import { currentKey, enqueueAgain, numberedKey } from './again-sql.ts'
+import type { Connection } from '../db/database.ts'
+import {
+  lockEventsStatement,
+  lockLettersStatement,
+  sendAgainStatement,
+  wakeStatement,
+} from './send-again-statements.ts'
 
 export interface SendAgainRequest {
   readonly replay: string
@@ -13,17 +18,16 @@ export interface SendAgainRequest {
 
 export interface SentAgain {
   readonly done: number
-  /** Waiting or leased, so that it comes anyway; or redriven by somebody else. */
+  /** Deliveries that were still waiting or leased, or that were redriven meanwhile. */
   readonly skipped: number
-  /** The event is gone, or was purged. */
+  /** Deliveries whose event is gone or purged. */
   readonly removed: number
 }
 
 /**
- * Gives finished deliveries of one subscription a fresh budget. An unkeyed one is ready at once; a keyed one goes to the
- * end of its lane, in the order of their events; one that blocks its lane goes back to the head. Whoever would send the
- * same ones meanwhile waits: a redrive for the dead letter, another replay for the subscription that ours holds. So
- * where they stand is read by a statement of its own, after the locks.
+ * Gives finished deliveries of one subscription a fresh budget of attempts, as `redrive` does. Two others could send the same
+ * deliveries, and both wait: a redrive for the lock of the dead letter, another replay for the lock of the subscription that the
+ * caller holds. So the state of the deliveries is read by a statement of its own, after the locks.
  */
 export async function sendAgain(
   tx: Connection,
@@ -32,94 +36,11 @@ export async function sendAgain(
 ): Promise<SentAgain> {
   if (eventIds.length === 0) return { done: 0, skipped: 0, removed: 0 }
   const ids = numberArray(eventIds)
-  await tx.run(lockEvents(db), [ids])
-  await tx.run(lockLetters(db), [subscription, ids])
+  await tx.run(lockEventsStatement(db), [ids])
+  await tx.run(lockLettersStatement(db), [subscription, ids])
   const values = [subscription, ids, kind, replay, by]
-  const [row] = await tx.run<[kept: number, done: number]>(sendStatement(db), values)
+  const [row] = await tx.run<[kept: number, done: number]>(sendAgainStatement(db), values)
   const [kept, done] = row as [number, number]
   if (done > 0) await tx.run(wakeStatement(db), [])
   return { done, skipped: kept - done, removed: eventIds.length - kept }
 }
-
-const lockEvents = defineStatement(
-  'lock_replayed_events',
-  'select e.id from __schema__.events e where e.id = any($1::bigint[]) order by e.id for no key update',
-)
-
-const lockLetters = defineStatement(
-  'lock_replayed_letters',
-  `select d.id
-  from __schema__.dead_letters d
-  where d.subscription = $1 and d.redriven_at is null and d.event_id = any($2::bigint[])
-  order by d.event_id, d.id
-  for update`,
-)
-
-const sendStatement = defineStatement(
-  'send_again',
-  `with kept as materialized (
-    select e.id as event_id, s.no, e.max_retries, s.no <> all(e.owed) as is_new,
-      -- what is recovered keeps its number, and so its lane
-      case when $3 = 'recover' then ${numberedKey} else ${currentKey} end as ordering_key,
-      case when s.key_concurrency is not null then e.concurrency_key end as concurrency_key,
-      case when s.via = 'pull' then e.tags end as tags,
-      coalesce(a.attempts, 0) as attempts,
-      (s.no <> all(e.owed) or a.newest in ('completed', 'buried', 'expired', 'cancelled', 'discarded'))
-        and ($3 = 'replay' or exists (
-          select 1 from __schema__.dead_letters d
-          where d.subscription = $1 and d.event_id = e.id and d.redriven_at is null
-            and d.event_id = any($2))) as is_sent
-    from __schema__.events e
-    join __schema__.subscriptions s on s.no = $1
-    left join lateral (
-      select (array_agg(a.settlement order by a.id desc))[1] as newest, max(a.attempt) as attempts
-      from __schema__.audit a
-      where a.event_id = e.id and a.subscription = $1
-    ) as a on true
-    where e.id = any($2::bigint[]) and e.purged_at is null
-  ),
-  -- Locked, so that nobody unblocks the lane under us.
-  blocked as materialized (
-    select b.id, b.blocked_by
-    from __schema__.runs b
-    where b.state = 'blocked' and b.subscription = $1 and b.blocked_by = any($2)
-    order by b.id
-    for update
-  ),
-  again as materialized (
-    select k.event_id, k.no, k.max_retries, k.is_new, k.ordering_key, k.concurrency_key, k.tags, k.attempts,
-      b.id as blocked_run
-    from kept k
-    left join blocked b on b.blocked_by = k.event_id
-    where k.is_sent
-  ),
-  marked as (
-    update __schema__.dead_letters d
-    set redriven_at = __schema__.clock(), redriven_by = $5
-    where d.subscription = $1 and d.redriven_at is null and d.event_id = any(array(select s.event_id from again s))
-  ),
-  owed as (
-    update __schema__.events e
-    set owed = array(select o.no from unnest(e.owed || $1::int) as o(no) order by o.no)
-    where e.id = any(array(select s.event_id from again s where s.is_new))
-  ),
-  counted as (
-    insert into __schema__.replayed as p (event_id, subscription, times, replay)
-    select s.event_id, s.no, 1, $4::uuid from again s where $3 = 'replay'
-    on conflict (event_id, subscription) do update set times = p.times + 1, replay = excluded.replay
-  ),
-  recorded as (
-    insert into __schema__.audit (event_id, subscription, settlement, attempt, finished_at, reason)
-    select s.event_id, s.no, 'redriven', s.attempts, __schema__.clock(),
-      case when $3 = 'replay' then 'replayed by ' else 'recovered by ' end || $5
-    from again s
-  ),
-  ${enqueueAgain}
-  select (select count(*)::int from kept), (select count(*)::int from again)`,
-)
-
-/** Without a name: whoever waits, this process included, looks now. */
-const wakeStatement = defineStatement(
-  'wake_for_replay',
-  `select pg_notify('posthorn.' || btrim('__schema__', '"'), '')`,
-)

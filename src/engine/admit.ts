@@ -1,16 +1,17 @@
-import { type Database, defineStatement } from '../db/database.ts'
+import type { Database } from '../db/database.ts'
+import { admitStatement } from './admit-statements.ts'
 
 export interface Admission {
-  /** Somebody else is admitting right now, or has locked what could move on: worth another look in a moment. */
+  /** Another session is admitting, or has locked all that could move: try again in a moment. */
   readonly busy: boolean
   readonly moved: number
-  /** Nothing that could be seen was left behind. */
+  /** Nothing visible is left to move. */
   readonly drained: boolean
 }
 
 /**
- * Moves due runs, arrivals and freed lanes on. Remembers in memory how far this process has looked, so that
- * a table that is emptied all day is not searched from its beginning: a hint, never the truth.
+ * Moves due runs, arrivals and lanes that have no run: the drawing is above the SQL function `admit`. Remembers how far this
+ * process has read the inbox, so that a table that is emptied all day is not searched from its beginning. That is only a hint.
  */
 export class Admitter {
   readonly #db: Database
@@ -21,7 +22,7 @@ export class Admitter {
     this.#db = db
   }
 
-  /** False while this process has admitted a moment ago. */
+  /** False for a moment after this process has admitted. */
   isDue(): boolean {
     return performance.now() - this.#admittedAt >= admitEveryMs
   }
@@ -37,29 +38,17 @@ export class Admitter {
     return { busy, moved, drained }
   }
 
-  /** After a reconnect the server may be another one, whose transaction numbers mean nothing to us. */
+  /** After a reconnect the server may be another one, with other transaction numbers. */
   forget(): void {
     this.#seen = nothingSeen
   }
 }
 
-/** Waits for the admission under way, and keeps others from beginning until the transaction ends. */
-export const lockAdmissions = defineStatement(
-  'lock_admissions',
-  `select pg_advisory_xact_lock(hashtextextended('__schema__', 7001))`,
-)
-
 const admitEveryMs = 50
-/** Bounds one admission, and with it the time that others find it busy. */
+/** Bounds one admission, and with it the time for which others find admit busy. */
 const admittedEventsMax = 10_000
 
-const admitStatement = defineStatement(
-  'admit',
-  `select busy, moved, drained, seen_id::text, seen_xid::text, seen_pending::text, era::text
-  from __schema__.admit($1::text::bigint, $2::text::xid8, $3::text::xid8[], $4::text::uuid, $5)`,
-)
-
-/** How far an admission has looked, as the next one wants it. */
+/** How far an admission has read the inbox: the arguments of the next one. */
 type Seen = readonly [id: string | null, xid: string | null, pending: string | null, era: string | null]
 
 const nothingSeen: Seen = [null, null, null, null]

@@ -1,27 +1,21 @@
-import { type Database, defineStatement } from '../db/database.ts'
+import type { Database } from '../db/database.ts'
+import { readClockOffsetStatement, readClockStatement } from './publish-statements.ts'
 
-/** What time it is, in ms. */
+/** The time of the database's clock, in ms. */
 export async function readClock(db: Database): Promise<number> {
-  const [row] = await db.run<[nowMs: number]>(readStatement(db), [])
+  const [row] = await db.run<[nowMs: number]>(readClockStatement(db), [])
   return Math.floor(row?.[0] as number)
 }
 
-const readStatement = defineStatement('read_clock', `select date_part('epoch', __schema__.clock()) * 1000`)
-
 /** How far the clock has been moved, in ms. */
 export async function readClockOffset(db: Database): Promise<number> {
-  const [row] = await db.run<[offsetMs: number]>(offsetStatement(db), [])
+  const [row] = await db.run<[offsetMs: number]>(readClockOffsetStatement(db), [])
   return row?.[0] as number
 }
 
-const offsetStatement = defineStatement(
-  'read_clock_offset',
-  `select round(date_part('epoch', __schema__.clock() - statement_timestamp()) * 1000)::float8`,
-)
-
 /**
- * Moves the one clock of a schema, for tests: every session sees it at once. Replacing the function is all
- * there is to it, so production pays nothing for the possibility.
+ * Moves the clock of a schema, for tests: every session sees it at once. It replaces the SQL function, so the possibility costs
+ * nothing in production.
  */
 export async function moveClock(db: Database, offsetMs: number): Promise<void> {
   if (!Number.isSafeInteger(offsetMs))

@@ -7,7 +7,7 @@ import type { NewEvent } from '../domain/event.ts'
 import { PosthornError } from '../errors.ts'
 import type { Published } from './publish.ts'
 
-/** What one statement carries: beyond these it gets no faster, and payloads may have a megabyte each. */
+/** The size of one statement: a larger one is no faster per event, and payloads may have a megabyte each. */
 export const statementLimits = (itemsMax: number): PortionLimits<NewEvent> => ({
   itemsMax,
   sizeMax: 16 * 2 ** 20,
@@ -16,21 +16,21 @@ export const statementLimits = (itemsMax: number): PortionLimits<NewEvent> => ({
 
 const batchEventsMax = 1_000
 const troublesMax = 2
-/** How long neighbours wait for a key that an open transaction holds, and how long its own publisher does. */
+/** How long a statement waits for an idempotency key that an open transaction holds, and how long the key's publisher does. */
 const lockTimeoutMs = 50
 const keyHeldMs = 5_000
 
-/** A promise: nobody knows yet, and nobody else need wait for it. */
+/** A promise: the answer is not known yet, and other events of the batch do not wait for it. */
 type Answer = Published | Error | Promise<Published>
 
-/** Events that arrive together share one statement and one commit, and none fails or holds up its neighbours. */
+/** Events that arrive together share one statement and one commit. None of them makes the others fail or wait. */
 export class GroupCommit {
-  /** Stores events in one statement, which gives up soon where a key is held. */
+  /** Stores events in one statement, which gives up soon if an open transaction holds an idempotency key. */
   readonly #store: (events: readonly NewEvent[]) => Promise<readonly Published[]>
   readonly #batcher: Batcher<NewEvent, Published | Error>
-  /** Apart: a key that somebody's open transaction holds makes its whole statement wait. */
+  /** Events with idempotency keys: a key that an open transaction holds makes its whole statement wait. */
   readonly #keyedBatcher: Batcher<NewEvent, Published | Error>
-  /** Apart from both: what waits for a key. */
+  /** Events whose key is held by an open transaction. */
   readonly #heldBatcher: Batcher<NewEvent, Published | 'held'>
   readonly #waiting = new Set<Promise<Published>>()
 
@@ -74,8 +74,8 @@ export class GroupCommit {
   }
 
   /**
-   * One event that the database refuses, or whose key somebody holds, must not fail its neighbours. But where there
-   * is no room for two of them there is none for the rest, and a thousand more statements would take the last of it.
+   * One event that the database refuses, or whose key is held, must not fail the others, so each is stored alone. After two
+   * refusals or overload errors the rest fails with the second error: a thousand more statements would only add to the overload.
    */
   async #flushAlone(events: readonly NewEvent[]): Promise<readonly Answer[]> {
     const answers: Answer[] = []
@@ -97,12 +97,12 @@ export class GroupCommit {
 
   #later(answer: Promise<Published>): Promise<Published> {
     this.#waiting.add(answer)
-    // Whoever asked for it hears of a failure, too; until then it must not count as unheard of.
+    // The caller also receives a rejection; this handler keeps Node from reporting it as unhandled until then.
     void answer.catch(() => undefined).finally(() => this.#waiting.delete(answer))
     return answer
   }
 
-  /** The holder commits, and the event is a repeat, or it rolls back. Nobody else waits for it. */
+  /** Tries again until the transaction that holds the key has committed (then the event is a repeat) or rolled back. */
   async #whenFree(event: NewEvent): Promise<Published> {
     const deadline = performance.now() + keyHeldMs
     while (performance.now() < deadline) {
@@ -127,7 +127,7 @@ export function isKeyed(events: readonly NewEvent[]): boolean {
   return events.some((event) => event.idempotencyKey !== null)
 }
 
-/** Statements through it give up soon on what is locked. */
+/** A connection whose statements give up soon on locked rows. */
 export function impatient(db: Database): Connection & { readonly schema: string } {
   return {
     schema: db.schema,

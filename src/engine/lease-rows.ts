@@ -2,14 +2,14 @@ import type { LeasedRun } from '../domain/delivery.ts'
 import { type EventRow, eventFromRow } from './event-row.ts'
 import { type SettleRequest, settleRequest } from './settle.ts'
 
-/** What a lease returns: a row for each delivery. */
+/** One row per delivery. */
 export type LeaseRow = [
   runId: number,
   place: number,
   run: LeasedRunRow | null,
   leasedUntilMs: number | null,
   ...event: EventRow,
-  /** What its lane is ordered by, where that is not the key of its event. */
+  /** The key of its lane, if that is not the ordering key of the event. */
   otherKey: string | null,
 ]
 
@@ -19,11 +19,11 @@ type LeasedRunRow = [
   failures: number,
   lane: number,
   suspect: number,
-  /** After the end of the lease, or before it. Of the run: an event that was sent again has outlived its own expiry. */
+  /** Counted from the end of the lease; may be negative. Of the run: a redriven event has outlived its own expiry. */
   expiresAfterMs: number | null,
 ]
 
-/** Those that came without their payload, to be handed back. */
+/** The deliveries that came without their payload: they must be handed back. */
 export function withheldFrom(rows: readonly LeaseRow[], token: number): SettleRequest[] {
   return rows.filter(isWithheld).map(([runId, place, run, , eventId]) => {
     const failures = place === 1 && run !== null ? run[2] : 0
@@ -35,7 +35,7 @@ export function isWithheld([, , , , , , payload]: LeaseRow): boolean {
   return payload === null
 }
 
-/** Rows come in any order: `place` says where a delivery stands in its run. */
+/** Rows come in any order: `place` is the place of a delivery in its run. */
 export function runsFromRows(rows: readonly LeaseRow[], token: number): LeasedRun[] {
   const runs = new Map<number, LeasedRun>()
   const heads = new Map<number, { attempts: number; failures: number }>()

@@ -1,19 +1,20 @@
 import { randomInt } from 'node:crypto'
-import { type Database, defineStatement } from '../db/database.ts'
+import type { Database } from '../db/database.ts'
+import { findOwnLeasesStatement } from './held-lease-statements.ts'
 import { type Release, release } from './release.ts'
 
 const tokensPerStart = 2 ** 24
-/** Below it are the tokens of runners, above it all others. */
+/** Tokens of runners are below this number, all others above. */
 const runnersEnd = 2 ** 47
-/** How long a lease is looked for whose answer was lost: the statement may still be at work. */
+/** For how long to search for a lease whose answer was lost: its statement may still be running. */
 const lostMs = 60_000
 
-/** Random, so that a counter which a failover set back can't be taken for a newer lease. */
+/** Random: a counter could be set back by a failover, and an old token be taken for a newer lease. */
 export function newToken(): number {
   return runnersEnd + randomInt(1, runnersEnd - 1)
 }
 
-/** Whether this process holds the run under this token, or has not yet settled all that it began of it. */
+/** Whether this process holds the run under this token, or has yet to settle an attempt of it. */
 export type KnowsLease = (lease: Release) => boolean
 
 interface LostLease {
@@ -23,18 +24,17 @@ interface LostLease {
 }
 
 /**
- * The tokens of what one start of a process leases for its runner. Their first part is drawn anew at every start: a
- * name such as `host:pid` may come again, or be shared. A token is drawn before its statement is sent, so a run that
- * carries one which is neither held nor on its way was leased by an answer that never came, or was settled on a server
- * that is gone. All runs of one statement share its token, so a run is known by its id and its token: a busy run must not
- * hide a lost one of the same statement. The runner knows a run until each attempt that has begun with it is settled, also
- * if the lease was lost meanwhile: what has begun is never handed back uncounted.
+ * The tokens under which this start of the process leases for its runner. Each start draws a new first part, since a name such as
+ * `host:pid` may be used again or shared. A token is drawn before its statement is sent. So if a run has a token that this
+ * process neither holds nor waits for, the answer to its lease never arrived, or it was settled on a server that is gone. All runs
+ * of one statement share a token, so a run is known by id and token: otherwise a run under way would hide a lost one. The runner
+ * knows a run until each attempt of it is settled, also if the lease was lost: an attempt that has begun is always counted.
  */
 export class LeaseTokens {
   readonly #first = randomInt(1, runnersEnd / tokensPerStart) * tokensPerStart
   readonly #underWay = new Set<number>()
   #drawn = randomInt(tokensPerStart)
-  /** Leases for others than the runner. */
+  /** Leases for pull workers that failed. */
   #lost: LostLease[] = []
 
   draw(): number {
@@ -44,17 +44,17 @@ export class LeaseTokens {
     return token
   }
 
-  /** The answer is in hand, or will not come. At the end of the turn, when the runner holds what it was given. */
+  /** The answer has arrived, or will not come. Takes effect at the end of the turn, when the runner holds the runs. */
   arrived(token: number): void {
     setImmediate(() => this.#underWay.delete(token))
   }
 
-  /** A lease for somebody else than the runner failed, perhaps after its commit. */
+  /** A lease for a pull worker failed, perhaps after its commit. */
   lost(worker: number, token: number): void {
     this.#lost.push({ worker, token, lostAt: performance.now() })
   }
 
-  /** Hands back, uncounted, what nobody knows of; how many runs that was. */
+  /** Hands back, uncounted, runs that this process leased and does not know of. Returns how many. */
   async handBackUnknown(
     db: Database,
     { worker, known }: { readonly worker: number; readonly known: () => KnowsLease },
@@ -67,10 +67,10 @@ export class LeaseTokens {
       this.#first + tokensPerStart - 1,
       lost.map((one) => one.token),
     ]
-    // Asked for before and after the statement: what was settled since it looked was known before, and what was leased
-    // just before it looked is known after.
+    // Ask before and after the statement: a run that was settled since was known before, and a run that was leased just
+    // before the statement is known after it.
     const wasKnown = this.#knows(known())
-    const rows = await db.run<[runId: number, token: number]>(ownStatement(db), values)
+    const rows = await db.run<[runId: number, token: number]>(findOwnLeasesStatement(db), values)
     const isKnown = this.#knows(known())
     const unknown = rows
       .map(([runId, token]) => ({ runId, token }))
@@ -84,12 +84,3 @@ export class LeaseTokens {
     return (lease) => underWay.has(lease.token) || knows(lease)
   }
 }
-
-const ownStatement = defineStatement(
-  'own_leases',
-  `select r.id, r.token
-  from __schema__.runs r
-  where r.state = 'leased' and r.worker = any($1::int[])
-    and (r.token between $2::bigint and $3::bigint or r.token = any($4::bigint[]))
-  limit 10000`,
-)

@@ -9,10 +9,10 @@ export interface NotifierOptions {
   readonly trouble: (error: unknown, doing: string) => void
 }
 
-/** Other processes are told at most this often; in between they are told once, at the end. */
+/** At most one notification in this time; publishes in between share one at its end. */
 const notifyEveryMs = 5
 
-/** Tells other processes that something was published. */
+/** Notifies other processes that events were published. */
 export class Notifier {
   readonly #options: NotifierOptions
   #notifiedAt = Number.NEGATIVE_INFINITY
@@ -22,7 +22,7 @@ export class Notifier {
     this.#options = options
   }
 
-  /** Tells others within the commit when that is rare, else a moment later for all: NOTIFY serialises commits. */
+  /** What to notify with the commit; null: notify later, once for many commits, because NOTIFY makes commits wait for each other. */
   wake(): string | null {
     const now = performance.now()
     if (now - this.#notifiedAt >= notifyEveryMs) {
@@ -32,16 +32,16 @@ export class Notifier {
     return null
   }
 
-  /** Only after the commit: whoever looks before it finds nothing. */
-  tellSoon(): void {
-    this.#notifying ??= this.#tellLater()
+  /** Call after the commit: a process that looks before it finds nothing. */
+  notifySoon(): void {
+    this.#notifying ??= this.#notifyLater()
   }
 
   async settled(): Promise<void> {
     await this.#notifying
   }
 
-  async #tellLater(): Promise<void> {
+  async #notifyLater(): Promise<void> {
     const { db, channel, processId, trouble } = this.#options
     await delay(notifyEveryMs)
     this.#notifying = undefined

@@ -1,27 +1,25 @@
-import { type Database, defineStatement } from '../db/database.ts'
-import { isReplayDue } from '../deliveries/step-replay.ts'
-import { isRestOver } from './expire.ts'
-import { wasClockSetBack } from './shorten-waits.ts'
+import type { Database } from '../db/database.ts'
+import { peekStatement } from './upkeep-statements.ts'
 
-/** What there is to do. Whatever is looked for again and again belongs here: an idle process asks nothing else. */
+/** What there is to do. Every loop that polls adds its question here: an idle process asks nothing else. */
 export interface Peek {
-  /** Something has arrived, or its time has come: it is to be admitted. */
+  /** Admit has something to move: arrivals, notes or due runs. */
   readonly arrivals: boolean
-  /** Of the subscriptions that were asked about, those that have something to lease. */
+  /** The given subscriptions that have ready runs. */
   readonly ready: readonly number[]
-  /** A lease has ended, or a delivery has outlived its time, or the clock was set back. */
+  /** A lease has ended, a delivery has expired, or the clock was set back. */
   readonly overdue: boolean
   /** A replay can go on. */
   readonly replays: boolean
-  /** Something that queues have done is not added up yet. */
+  /** There are tallies to add up. */
   readonly tallied: boolean
   /** A queue drains. */
   readonly draining: boolean
 }
 
 /**
- * Whether there is anything to do: one cheap look, so that an idle process asks little. `memoryTokens` are those by which
- * the caller has queues in its memory: of a queue that another process has there, the caller can lease nothing.
+ * Whether there is anything to do, in one cheap statement. `memoryTokens` are the tokens by which the caller has queues in its
+ * memory: it cannot lease from a queue that another process has in memory.
  */
 export async function peek(
   db: Database,
@@ -33,45 +31,10 @@ export async function peek(
   return { arrivals, ready, overdue, replays, tallied, draining }
 }
 
-/** Something to lease or to admit for these subscriptions. */
+/** Whether there is something to lease or to admit for these subscriptions. */
 export function hasWork({ arrivals, ready }: Peek, subscriptions: readonly number[]): boolean {
   return arrivals || ready.some((no) => subscriptions.includes(no))
 }
-
-const peekStatement = defineStatement(
-  'peek',
-  `select
-    exists (select 1 from __schema__.inbox)
-      or exists (
-        select 1
-        from __schema__.holding_queues h
-        join __schema__.subscriptions s on s.no = h.subscription
-        where s.drain_fence is null or s.status = 'deleted' or __schema__.has_enterable(s.no, s.drain_fence))
-      or exists (
-        select 1 from __schema__.runs r
-        where r.state in ('deferred', 'delayed') and r.due_at <= __schema__.clock()),
-    array(
-      select s.no
-      from __schema__.subscriptions s
-      where s.no = any($1::int[]) and s.status in ('active', 'draining')
-        and exists (
-          select 1 from __schema__.runs r
-          where r.subscription = s.no and r.state = 'ready'
-            and r.first_id <= coalesce(s.drain_fence, 9223372036854775807))
-        and not exists (
-          select from __schema__.memory_queues m
-          where m.subscription = s.no and (m.token = any($2::bigint[])) is not true)),
-    exists (select 1 from __schema__.runs r where r.state = 'leased' and r.leased_until < __schema__.clock())
-      or ${wasClockSetBack}
-      or exists (select 1 from __schema__.runs r
-        where r.expires_at is not null and r.expires_at <= __schema__.clock() and r.state <> 'leased')
-      or exists (select 1 from __schema__.runs r where ${isRestOver})
-      or exists (select 1 from __schema__.lane_queue q
-        where q.expires_at is not null and q.expires_at <= __schema__.clock()),
-    exists (select 1 from __schema__.replays r where r.state = 'running' and ${isReplayDue}),
-    exists (select 1 from __schema__.queue_tallies),
-    exists (select 1 from __schema__.subscriptions s where s.status = 'draining' and s.drained_at is null)`,
-)
 
 type PeekRow = [
   arrivals: boolean,

@@ -37,14 +37,14 @@ const meantForEvent = Object.fromEntries(
 /** What a publisher gets back. */
 export interface PublishedEvent {
   readonly id: number
-  /** The idempotency key was used before: this is the first event. */
+  /** The idempotency key was used before: `id` is that of the first event. */
   readonly replayed: boolean
-  /** To how many subscriptions it is owed. */
+  /** The number of subscriptions that the event is owed to. */
   readonly deliveries: number
   readonly createdAt: Date
-  /** Queues it is owed to that are past their high watermark, by name: publish more slowly. */
+  /** Names of queues that the event is owed to and that are past their high watermark: publish more slowly. */
   readonly backpressure: readonly string[]
-  /** `process`: in the memory of this process, where a crash can lose it until it is persisted. */
+  /** `process`: the event is in the memory of this process, and a crash can lose it until it is persisted. */
   readonly durability: Durability
 }
 
@@ -52,27 +52,27 @@ export type Durability = 'durable' | 'process'
 
 /** The memory queues of this process. */
 export interface PublisherMemory {
-  /** By number. */
+  /** Their numbers. */
   readonly here: readonly number[]
   readonly intake: Intake
 }
 
-/** Where events come in that only memory queues of this process are owed. */
+/** Takes events that are owed only to memory queues of this process. */
 export interface Intake {
-  /** Undefined: they are to be stored. */
+  /** Undefined: the events must be stored in the database. */
   take(events: readonly NewEvent[]): Promise<readonly Published[] | undefined>
   stored(events: readonly NewEvent[], published: readonly Published[]): void
 }
 
-/** By which the publishing statement leases deliveries to a runner of this process that waits for them. */
+/** Lets the publishing statement lease deliveries to a waiting runner of this process. */
 export interface HandOver {
-  /** The runner that would begin this many deliveries at once; undefined: none would. */
+  /** The runner that would begin this many deliveries at once; undefined: no runner would. */
   idle(deliveries: number): Promise<WaitingRunner | undefined>
-  /** The runner takes what was leased to it, asked for at this monotonic time. */
+  /** Gives the runner the runs that were leased to it by a statement sent at this monotonic time. */
   take(runs: readonly LeasedRun[], askedAt: number): Promise<void>
 }
 
 export interface WaitingRunner extends IdleRunner {
-  /** The leased runs are in the runner's hands, or the answer will not come. */
+  /** Call this when the runner holds the leased runs, or when the answer will not come. */
   readonly arrived: () => void
 }

@@ -1,21 +1,22 @@
 import { createHash } from 'node:crypto'
 import { numberArray, textArray } from '../db/array.ts'
-import { type Connection, defineStatement } from '../db/database.ts'
+import type { Connection } from '../db/database.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
 import type { EventAttributes, NewEvent } from '../domain/event.ts'
 import { type StoredEvent, storedEvent } from '../domain/stored-event.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import { badTransaction, type CallerTransaction, rowsOf } from '../domain/transaction.ts'
+import { publishStatement } from './publish-statements.ts'
 
 export interface PublishRequest {
   readonly events: readonly NewEvent[]
-  /** What to tell other processes at commit; null: nothing. Polling finds the events either way. */
+  /** The notification to other processes at commit; null: none. Polling finds the events either way. */
   readonly wake: string | null
-  /** Who in this process waits for work: unkeyed deliveries of theirs may be leased to them at once. */
+  /** The runner of this process that waits for work: deliveries without a key may be leased to it at once. */
   readonly idle?: IdleRunner
-  /** `together`: where one is refused, none is stored. */
+  /** `together`: if one event is refused, none is stored. */
   readonly refuse?: 'each' | 'together'
-  /** Queues in the memory of this process, by number: what is stored for them finds its way here. */
+  /** Queues in the memory of this process, by number: these do not refuse the events. */
   readonly memoryHere?: readonly number[]
 }
 
@@ -27,37 +28,37 @@ export interface IdleRunner {
 
 export interface Published {
   readonly id: number
-  /** The idempotency key was used before, for the same event: this is the first one. */
+  /** The idempotency key was used before for the same event: `id` is that of the first event. */
   readonly replayed: boolean
-  /** The idempotency key was used before, for another event: nothing was stored. */
+  /** The idempotency key was used before for another event: nothing was stored. */
   readonly conflict: boolean
-  /** The subscriptions it is owed to. */
+  /** The subscriptions that the event is owed to. */
   readonly owed: readonly number[]
-  /** Nobody wanted it though somebody had to: it is a dead letter. */
+  /** The event required a route and no subscription wanted it: it is a dead letter. */
   readonly unwanted: boolean
   readonly createdAt: Date
-  /** When it expires because its type does; null if it says so itself, or never does. */
+  /** When the event expires by the rule of its type; null: it says so itself, or never expires. */
   readonly endsAt: Date | null
-  /** Why it was not stored; null: it was. */
+  /** Why the event was not stored; null: it was stored. */
   readonly refused: Refusal | null
-  /** The queues it is owed to that are past their high watermark, by name. */
+  /** Names of queues that the event is owed to and that are past their high watermark. */
   readonly pressed: readonly string[]
 }
 
-/** A queue that does not take it: full, draining, or in the memory of another process. */
+/** A queue that does not take an event: it is full, draining, or in the memory of another process. */
 export interface Refusal {
   readonly why: 'full' | 'draining' | 'memory'
   readonly queue: string
 }
 
 export interface PublishAnswer {
-  /** In the order given. */
+  /** In the order of the events. */
   readonly published: readonly Published[]
-  /** What was leased to the idle runner. */
+  /** The runs that were leased to the idle runner. */
   readonly runs: readonly LeasedRun[]
 }
 
-/** Stores events and what is owed of them, in the order given. */
+/** Stores events and the deliveries that are owed, in the order of the events. */
 export async function publish(db: Connection & Schema, request: PublishRequest): Promise<PublishAnswer> {
   const rows = await db.run<PublishRow>(publishStatement(db), publishValues(request))
   const published = inOrder(rows)
@@ -65,7 +66,7 @@ export async function publish(db: Connection & Schema, request: PublishRequest):
   return { published, runs: handed === null ? [] : handedRuns(handed, published, request) }
 }
 
-/** The same through anything that can run SQL: a caller's own transaction. */
+/** The same on the caller's own transaction. */
 export async function publishIn(
   tx: CallerTransaction,
   db: Schema,
@@ -74,14 +75,22 @@ export async function publishIn(
   const rows = rowsOf(await tx.query(publishStatement(db).text, publishValues(request)))
   checkAnswer(rows, request.events.length)
   return inOrder(
-    rows.map((r) => [
-      ...([r.places, r.ids, r.replayed, r.conflict, r.owed, r.at, null, r.ends] as const),
-      ...([r.refused, r.pressed] as const),
+    rows.map((row) => [
+      row.places,
+      row.ids,
+      row.replayed,
+      row.conflict,
+      row.owed,
+      row.at,
+      null,
+      row.ends,
+      row.refused,
+      row.pressed,
     ]),
   )
 }
 
-/** What runs the caller's SQL may be a wrapper or a mock: without an answer to each event none counts as published. */
+/** The caller's transaction may be a wrapper or a mock: without an answer for each event, none counts as published. */
 function checkAnswer(rows: readonly unknown[], events: number): asserts rows is readonly NamedRow[] {
   const placesOf = (row: unknown) => (row as Partial<NamedRow> | null)?.places
   const places = rows.flatMap((row) => String(placesOf(row) ?? '').split(',')).map(Number)
@@ -94,22 +103,6 @@ function checkAnswer(rows: readonly unknown[], events: number): asserts rows is 
 interface Schema {
   readonly schema: string
 }
-
-/**
- * No bigint, array or time among the columns: no two drivers read those alike, and a caller's may be any. Most
- * events of a call have the same answer but for their ids, so it comes as one row and not as a thousand.
- */
-const publishStatement = defineStatement(
-  'publish',
-  `select string_agg(place::text, ',') as places, string_agg(id::text, ',') as ids, replayed, conflict, owed,
-    date_part('epoch', created_at) * 1000 as at, handed, date_part('epoch', ends_at) * 1000 as ends,
-    refused, pressed
-  from __schema__.publish_many($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
-    $8::text[], $9::text[], $10::timestamptz[], $11::text[], $12::text[], $13::text[], $14::timestamptz[],
-    $15::timestamptz[], $16::smallint[], $17::text[], $18::bytea[], $19::boolean[], $20::text[], $21::text[], $22, $23::int[],
-    $24::int[], $25::bigint, $26::int, $27::boolean, $28::int[])
-  group by replayed, conflict, owed, created_at, handed, ends_at, refused, pressed`,
-)
 
 function publishValues({ events, wake, idle, refuse = 'each', memoryHere }: PublishRequest): unknown[] {
   const keyed = events.some((event) => event.idempotencyKey !== null)
@@ -149,7 +142,7 @@ function textColumn(events: readonly NewEvent[], value: (event: NewEvent) => str
   return column(events, value, textArray)
 }
 
-/** A column that no event uses is null as a whole and costs nothing. */
+/** Null if no event has a value: then the column costs nothing. */
 function column<T>(
   events: readonly NewEvent[],
   value: (event: NewEvent) => T | null,
@@ -159,7 +152,7 @@ function column<T>(
   return values.every((one) => one === null) ? null : format(values)
 }
 
-/** What "the same event" means to an idempotency key: all of it, byte for byte. */
+/** By which an idempotency key recognises the same event: the hash of all its fields. */
 function fingerprint(event: NewEvent): string {
   const { idempotencyFingerprint: given } = event
   return `\\x${given ?? createHash('sha256').update(JSON.stringify(event)).digest('hex')}`
@@ -192,8 +185,8 @@ interface NamedRow {
 
 function inOrder(rows: readonly PublishRow[]): Published[] {
   const published: Published[] = []
-  for (const [places, ids, replayed, conflict, owedText, createdAtMs, , endsAtMs, ...bars] of rows) {
-    const [refusedText, pressedText] = bars
+  for (const [places, ids, replayed, conflict, owedText, createdAtMs, , endsAtMs, ...queues] of rows) {
+    const [refusedText, pressedText] = queues
     const refused = refusedText === null ? null : toRefusal(refusedText)
     const pressed = pressedText?.split(',') ?? []
     const unwanted = owedText === '-'
@@ -218,13 +211,13 @@ function inOrder(rows: readonly PublishRow[]): Published[] {
   return published
 }
 
-/** Such as `full:billing`; a name may hold colons, a reason does not. */
+/** From a text such as `full:billing`; a queue's name may contain colons. */
 function toRefusal(text: string): Refusal {
   const colon = text.indexOf(':')
   return { why: text.slice(0, colon) as Refusal['why'], queue: text.slice(colon + 1) }
 }
 
-/** The runs that were leased as they were published, as a lease would have returned them. */
+/** The runs that the publishing statement has leased, as a lease would have returned them. */
 function handedRuns(
   handed: string,
   published: readonly Published[],
@@ -236,7 +229,12 @@ function handedRuns(
     const { leaseMs } = subscriptions.find((subscription) => subscription.no === no) as Subscription
     const leasedUntil = new Date(Number(published[0]?.createdAt) + leaseMs)
     const run: LeasedRun = {
-      ...{ id, subscription: no, token, laneKey: null, suspect: false, leasedUntil },
+      id,
+      subscription: no,
+      token,
+      laneKey: null,
+      suspect: false,
+      leasedUntil,
       deliveries: [],
     }
     for (const [position, one] of published.entries()) {
@@ -247,7 +245,7 @@ function handedRuns(
   })
 }
 
-/** As reading it back would give it; only events without delay and expiry are handed over. */
+/** The event as it would be read from the database. Only events without delay and expiry are handed over. */
 export function toStored(
   event: NewEvent,
   { id, createdAt }: Pick<Published, 'id' | 'createdAt'>,
@@ -256,20 +254,23 @@ export function toStored(
   const { title, description, tags, concurrencyKey, version, source } = event
   const { correlationId, causationId, traceparent, maxRetries } = event
   const core = { id, type, payloadText, orderingKey, createdAtMs: createdAt.getTime() }
-  const isPlain = (title ?? description ?? tags ?? concurrencyKey ?? version ?? source) === null
-  if (
-    isPlain &&
-    (correlationId ?? causationId ?? traceparent ?? maxRetries ?? timestamp ?? attributes) === null
-  ) {
-    return storedEvent(core)
-  }
-  const rare = {
-    ...{ title, description, tags, concurrencyKey, version, source },
-    ...{ correlationId, causationId, traceparent, maxRetries },
+  const texts = title ?? description ?? tags ?? concurrencyKey ?? version ?? source
+  const rest = correlationId ?? causationId ?? traceparent ?? maxRetries ?? timestamp ?? attributes
+  if ((texts ?? rest) === null) return storedEvent(core)
+  return storedEvent(core, {
+    title,
+    description,
+    tags,
+    concurrencyKey,
+    version,
+    source,
+    correlationId,
+    causationId,
+    traceparent,
+    maxRetries,
     timestamp: timestamp === null ? null : new Date(timestamp),
     runAt: null,
     expiresAt: null,
     attributes: attributes === null ? null : (JSON.parse(attributes) as EventAttributes),
-  }
-  return storedEvent(core, rare)
+  })
 }

@@ -32,13 +32,13 @@ export interface PublisherOptions extends Pick<Core, 'db' | 'metrics' | 'events'
 
 const callLimits = statementLimits(5_000)
 
-/** Publishes: calls that arrive together share one statement and one commit. */
+/** Publishes events. Calls that arrive together share one statement and one commit. */
 export class Publisher {
   readonly #options: PublisherOptions
   readonly #group: GroupCommit
-  /** For calls of this process, which has memory queues. */
+  /** For calls of a process with memory queues, to which these do not refuse events. */
   readonly #groupHere: GroupCommit
-  /** Batches that callers have put together themselves. */
+  /** Calls with several events, and calls to memory queues. */
   readonly #underWay = new Set<Promise<unknown>>()
   readonly #notifier: Notifier
 
@@ -54,15 +54,15 @@ export class Publisher {
     const event = await this.#read(input)
     if (options.tx !== undefined)
       return this.#publishIn(options.tx, [event], options).then(([one]) => one as PublishedEvent)
-    const inMemory = this.#isElsewhere ? undefined : await this.#track(this.#remember([event]))
+    const inMemory = this.#hasNoMemory ? undefined : await this.#track(this.#remember([event]))
     if (inMemory !== undefined) return this.#answer(event, inMemory[0] as Published, 'process')
     return this.#answer(
       event,
-      await this.#publishOne(event, this.#isElsewhere ? this.#group : this.#groupHere),
+      await this.#publishOne(event, this.#hasNoMemory ? this.#group : this.#groupHere),
     )
   }
 
-  /** The same for an event that was parsed before. A key that was used for another event is the caller's to judge. */
+  /** The same for a parsed event. If its idempotency key was used for another event, the answer says so. */
   publishParsed(event: NewEvent): Promise<Published> {
     return this.#publishOne(this.#routed(event), this.#group)
   }
@@ -74,7 +74,7 @@ export class Publisher {
     return this.#taken(answer)
   }
 
-  /** Hands leased runs to the runner that waits, and tells the rest of this process what was stored. */
+  /** Gives leased runs to the waiting runner, and signals to the rest of this process what was stored. */
   async #stored(answer: PublishAnswer, events: readonly NewEvent[], askedAt: number): Promise<void> {
     const { handOver, signals } = this.#options
     const taken = handOver.take(answer.runs, askedAt)
@@ -83,7 +83,7 @@ export class Publisher {
     await taken
   }
 
-  /** How long a call took, from its beginning until its events were committed and told. */
+  /** Measures a call, from its beginning until its events are committed and signalled. */
   #took(ms: number): void {
     this.#options.metrics.publishSeconds.observe(ms / 1000)
   }
@@ -93,32 +93,32 @@ export class Publisher {
     try {
       this.#options.events.emit('backpressure', { queue })
     } catch (error) {
-      this.#options.trouble(error, 'telling a listener of backpressure')
+      this.#options.trouble(error, 'calling a listener for backpressure')
     }
   }
 
-  /** This process has no memory queue. */
-  get #isElsewhere(): boolean {
+  /** Whether this process has no memory queue. */
+  get #hasNoMemory(): boolean {
     return this.#options.memory.here.length === 0
   }
 
-  /** Undefined: memory is not the place for them. */
+  /** Undefined: the events must be stored in the database. */
   async #remember(events: readonly NewEvent[]): Promise<readonly Published[] | undefined> {
     const calledAt = performance.now()
     const answers = await this.#options.memory.intake.take(events)
     if (answers === undefined) return undefined
-    this.#tellPressure(answers)
+    this.#signalPressure(answers)
     await this.#stored({ published: answers, runs: [] }, events, calledAt)
     return answers
   }
 
   async #rememberOrStore(events: readonly NewEvent[]): Promise<Stored> {
-    const inMemory = this.#isElsewhere ? undefined : await this.#remember(events)
+    const inMemory = this.#hasNoMemory ? undefined : await this.#remember(events)
     if (inMemory !== undefined) return { published: inMemory, durability: 'process' }
     return { published: await this.#publishAll(events, 'here'), durability: 'durable' }
   }
 
-  /** All or nothing, in the order given; throws when a key was used for another event. */
+  /** Stores all events or none, in their order. Throws if an idempotency key was used for another event. */
   publishAllParsed(events: readonly NewEvent[]): Promise<readonly Published[]> {
     return this.#track(
       this.#publishAll(
@@ -128,7 +128,7 @@ export class Publisher {
     )
   }
 
-  /** All or nothing, in the order given. */
+  /** Stores all events or none, in their order. */
   async publishMany(inputs: readonly EventInput[], options: PublishOptions = {}): Promise<PublishedEvent[]> {
     checkPublishOptions(options)
     checkEventList(inputs)
@@ -139,7 +139,7 @@ export class Publisher {
     return published.map((one, position) => this.#answer(events[position] as NewEvent, one, durability))
   }
 
-  /** Resolves when everything given so far is answered and told. */
+  /** Resolves when all calls so far are answered and their notifications sent. */
   async settled(): Promise<void> {
     await Promise.all([this.#group.settled(), this.#groupHere.settled()])
     await Promise.allSettled(this.#underWay)
@@ -151,7 +151,7 @@ export class Publisher {
     this.#underWay.add(work)
     try {
       const done = await work
-      // What memory has left to the database is not done yet.
+      // Undefined: memory has left the events to the database, which measures for itself.
       if (done !== undefined) this.#took(performance.now() - calledAt)
       return done
     } finally {
@@ -189,7 +189,7 @@ export class Publisher {
         for (const [place, one] of published.entries()) {
           answers.push(this.#answer(portion[place] as NewEvent, this.#takenIn(one)))
         }
-        this.#tellPressure(published)
+        this.#signalPressure(published)
       }
       return answers
     }
@@ -202,23 +202,23 @@ export class Publisher {
     if (portions.length === 1 && !isKeyed(events))
       return this.#publishAtOnce(events, { from, refuse: 'together' })
     const memoryHere = this.#memoryHere(from)
-    const told: (string | null)[] = []
+    const wakes: (string | null)[] = []
     const all = await db.transaction(async (tx) => {
       const connection = { query: tx.query.bind(tx), run: tx.run.bind(tx), schema: db.schema }
       const published: Published[] = []
       for (const portion of portions) {
         const wake = this.#notifier.wake()
-        told.push(wake)
+        wakes.push(wake)
         const request = { events: portion, wake, refuse: 'together', ...memoryHere } as const
         published.push(...(await publish(connection, request)).published)
       }
-      // Thrown inside, so that nothing of the call is stored.
+      // Throws inside of the transaction, so that nothing of the call is stored.
       for (const [position, one] of published.entries()) this.#answer(events[position] as NewEvent, one)
       return published
     })
-    if (told.includes(null)) this.#notifier.tellSoon()
+    if (wakes.includes(null)) this.#notifier.notifySoon()
     if (from === 'here') memory.intake.stored(events, all)
-    this.#tellPressure(all)
+    this.#signalPressure(all)
     await this.#stored({ published: all, runs: [] }, events, performance.now())
     return all
   }
@@ -247,16 +247,16 @@ export class Publisher {
     const answer = await publish(connection, { ...request, ...(runner && { idle: runner }) })
     if (refuse === 'together') for (const one of answer.published) this.#taken(one)
     if (from === 'here') memory.intake.stored(events, answer.published)
-    this.#tellPressure(answer.published)
-    if (wake === null) this.#notifier.tellSoon()
-    // They are stored: whatever goes wrong from here on must not have them stored again.
+    this.#signalPressure(answer.published)
+    if (wake === null) this.#notifier.notifySoon()
+    // The events are stored: an error from here on must not make the caller store them again.
     await this.#stored(answer, events, askedAt).catch((error: unknown) =>
-      trouble(error, 'handing over what was published'),
+      trouble(error, 'handing over published deliveries'),
     )
     return answer.published
   }
 
-  /** Throws if a queue did not take it. */
+  /** Throws if a queue has refused the event. */
   #taken(published: Published): Published {
     const { refused } = published
     if (refused === null) return published
@@ -265,20 +265,20 @@ export class Publisher {
     throw refusalError(refused)
   }
 
-  /** The same in a transaction, in which memory can have no part. */
+  /** The same within a caller's transaction, in which a memory queue cannot take events. */
   #takenIn(published: Published): Published {
     const { refused } = published
     if (refused?.why === 'memory') throw new PosthornError('QUEUE_IN_MEMORY', { queue: refused.queue })
     return this.#taken(published)
   }
 
-  #tellPressure(published: readonly Published[]): void {
+  #signalPressure(published: readonly Published[]): void {
     const queues = new Set(published.flatMap(({ pressed }) => pressed))
     for (const queue of queues) this.#pressed(queue)
   }
 
   #memoryHere(from: Origin): { memoryHere?: readonly number[] } {
-    return from === 'elsewhere' || this.#isElsewhere ? {} : { memoryHere: this.#options.memory.here }
+    return from === 'elsewhere' || this.#hasNoMemory ? {} : { memoryHere: this.#options.memory.here }
   }
 
   #answer(event: NewEvent, published: Published, durability: Durability = 'durable'): PublishedEvent {
@@ -288,7 +288,7 @@ export class Publisher {
   }
 }
 
-/** Who publishes: this process through the library, or others through it. */
+/** Who publishes: this process through the library, or another program through HTTP. */
 type Origin = 'here' | 'elsewhere'
 
 interface Stored {

@@ -1,10 +1,10 @@
 import { PosthornError } from '../errors.ts'
 import type { Refusal } from './publish.ts'
 
-/** When it is worth trying again: how full queues are is looked at several times a second. */
+/** Queues are measured several times a second. */
 const retryAfterSeconds = 1
 
-/** What a publisher is told whose event a queue does not take. */
+/** The error for an event that a queue does not take. */
 export function refusalError({ why, queue }: Refusal): PosthornError {
   switch (why) {
     case 'full':

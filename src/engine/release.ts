@@ -1,33 +1,34 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { type Connection, type Database, defineStatement } from '../db/database.ts'
-import { cancelTold } from './cancel.ts'
+import type { Connection, Database } from '../db/database.ts'
+import { type CancelRequested, cancelRequested } from './cancel.ts'
+import { releaseStatement } from './held-lease-statements.ts'
 
 export interface Release {
   readonly runId: number
   readonly token: number
 }
 
-/** Whoever looks for something to lease may lock a run for a moment that was leased meanwhile. */
+/** A lease statement locks runs for a moment, also one that was leased meanwhile. */
 const lockedTurnsMax = 20
 const lockedPauseMs = 10
 
 /**
- * Hands whole runs back as they were: nothing in them had begun, so nothing is counted or recorded. Only what
- * an operator has cancelled meanwhile does not come back. What stays locked is being settled, and is not waited for.
+ * Hands whole runs back in which no attempt has begun: nothing is counted or recorded. Deliveries that an operator has
+ * cancelled meanwhile do not come back. A run that stays locked is being settled, and is left alone.
  */
 export async function release(db: Database, releases: readonly Release[]): Promise<void> {
   await releaseAll(db, releases, 'any')
 }
 
 /**
- * The same for leases whose answer may not have arrived. A worker that has renewed its lease, or said that it has begun, has
- * had its answer, and keeps the lease.
+ * The same for leases whose answer may not have reached the worker. A worker that has renewed its lease, or reported a start,
+ * has received the answer and keeps the lease.
  */
 export async function releaseUnheard(db: Database, releases: readonly Release[]): Promise<void> {
   await releaseAll(db, releases, 'unheard')
 }
 
-/** `'unheard'`: only runs whose worker has said nothing since they were leased. */
+/** `'unheard'`: only runs whose worker has been silent since it leased them. */
 type Which = 'any' | 'unheard'
 
 async function releaseAll(db: Database, releases: readonly Release[], which: Which): Promise<void> {
@@ -43,7 +44,7 @@ async function releaseAll(db: Database, releases: readonly Release[], which: Whi
   }
 }
 
-/** Gives the runs that are still held, but locked. */
+/** Returns the runs that are still leased but locked. */
 async function releaseIn(
   tx: Connection,
   db: Database,
@@ -52,42 +53,15 @@ async function releaseIn(
 ): Promise<Set<number>> {
   const values = [releases.map((one) => one.runId), releases.map((one) => one.token), which]
   const rows = await tx.run<ReleaseRow>(releaseStatement(db), values)
-  await cancelTold(
-    tx,
-    db,
-    rows.flatMap(([, subscription, told]) => (subscription === null ? [] : [[subscription, told]])),
-  )
-  return new Set(rows.flatMap(([runId, subscription]) => (subscription === null ? [runId] : [])))
+  const locked = new Set<number>()
+  const requested: CancelRequested[] = []
+  for (const [runId, subscription, eventIds] of rows) {
+    if (subscription === null) locked.add(runId)
+    else requested.push({ subscription, eventIds })
+  }
+  await cancelRequested(tx, db, requested)
+  return locked
 }
 
-const releaseStatement = defineStatement(
-  'release',
-  `with given as materialized (
-    select r.id
-    from __schema__.runs r
-    join unnest($1::bigint[], $2::bigint[]) as g(run_id, token) on g.run_id = r.id and g.token = r.token
-    where r.id = any($1) and r.state = 'leased' and ($3::text = 'any' or __schema__.is_unheard(r))
-  ),
-  held as materialized (
-    select r.id
-    from __schema__.runs r
-    join unnest($1::bigint[], $2::bigint[]) as g(run_id, token) on g.run_id = r.id and g.token = r.token
-    where r.id = any($1) and r.state = 'leased' and ($3::text = 'any' or __schema__.is_unheard(r))
-    order by r.id
-    for update of r skip locked
-  ),
-  back as (
-    update __schema__.runs r
-    set state = 'ready', first_id = r.event_ids[1], token = null, worker = null, leased_at = null, leased_until = null, granted = null, begun = null
-    from held h
-    where r.id = any($1) and r.id = h.id
-    returning r.id, r.subscription, r.event_ids, r.cancelled
-  )
-  select g.id, b.subscription, array(select u.event_id from unnest(b.event_ids) as u(event_id) where u.event_id = any(b.cancelled))
-  from given g
-  left join back b on b.id = g.id
-  where b.id is null or b.event_ids && b.cancelled`,
-)
-
-/** Without a subscription: locked. */
-type ReleaseRow = [runId: number, subscription: number | null, told: number[]]
+/** Without a subscription: the run is locked. */
+type ReleaseRow = [runId: number, subscription: number | null, cancelled: number[]]

@@ -1,7 +1,7 @@
 import type { CallerTransaction } from '../domain/transaction.ts'
 import { PosthornError } from '../errors.ts'
 
-/** All of the work or, if it is refused, none of it: the caller's transaction goes on as if it had not been tried. */
+/** Runs the work. If a part of it is refused, undoes all of it and leaves the caller's transaction usable. */
 export async function orNothing<T>(tx: CallerTransaction, work: () => Promise<T>): Promise<T> {
   await tx.query('savepoint posthorn_publish', [])
   try {

@@ -1,8 +1,15 @@
-import { type Database, defineStatement } from '../db/database.ts'
+import type { Database } from '../db/database.ts'
+import { type CallerTransaction, rowsOf } from '../domain/transaction.ts'
 import { type SettleRequest, settle } from './settle.ts'
+import {
+  findIsolatedStatement,
+  findReclaimedStatement,
+  findSettledStatement,
+  isCompletedStatement,
+} from './settle-statements.ts'
 
 export type LateAnswer =
-  /** It counts: nobody else had leased it, or it is the repeat of what was settled before. */
+  /** The settlement counts: no other worker had leased the delivery, or the same settlement was recorded before. */
   | 'settled'
   /** The same attempt was settled before, with another outcome. */
   | 'settled otherwise'
@@ -14,57 +21,59 @@ export interface LateSettle {
 }
 
 /**
- * Settles what `settle` did not find under its lease. After a reclaim the delivery may stand in another run,
- * which still has the token: then it counts. A repeat of the same settlement gives the first answer.
+ * Settles a delivery that `settle` did not find under its lease. After a reclaim it may be in another run that still has the
+ * token: then the settlement counts. A repeat of the same settlement gets the first answer.
  */
 export async function settleLate(db: Database, { subscription, request }: LateSettle): Promise<LateAnswer> {
   const { eventId, token, settlement } = request
-  const [earlier] = await db.run<[settlement: string]>(findSettled(db), [eventId, subscription, token])
+  const [earlier] = await db.run<[settlement: string]>(findSettledStatement(db), [
+    eventId,
+    subscription,
+    token,
+  ])
   if (earlier !== undefined) return earlier[0] === settlement ? 'settled' : 'settled otherwise'
 
-  const [moved] = await db.run<[runId: number]>(findReclaimed(db), [subscription, eventId, token])
+  const [moved] = await db.run<[runId: number]>(findReclaimedStatement(db), [subscription, eventId, token])
   if (moved === undefined) return 'lost'
   const rejected = await settle(db, [{ ...request, runId: moved[0] }])
   return rejected.length === 0 ? 'settled' : 'lost'
 }
 
 /**
- * For a runner, which moves a delivery into a run of its own (`isolate`) and may not get the answer: settles it there.
- * Without this the attempt would count for nothing, as the run is then one that nobody knows of.
+ * For a runner that has moved a delivery into a run of its own (`isolate`) and has not received the answer: settles it there.
+ * Otherwise the attempt would not count, because this process does not know of that run.
  */
 export async function settleIsolated(
   db: Database,
   { subscription, request }: LateSettle,
 ): Promise<'settled' | 'lost'> {
   const { eventId, token } = request
-  const [isolated] = await db.run<[runId: number]>(findIsolated(db), [subscription, eventId, token])
+  const [isolated] = await db.run<[runId: number]>(findIsolatedStatement(db), [subscription, eventId, token])
   if (isolated === undefined) return 'lost'
   const rejected = await settle(db, [{ ...request, runId: isolated[0] }])
   return rejected.length === 0 ? 'settled' : 'lost'
 }
 
-/** What a reclaim or an operator recorded of the attempt is not the worker's settlement. */
-const findSettled = defineStatement(
-  'find_settled',
-  `select a.settlement
-  from __schema__.audit a
-  where a.event_id = $1 and a.subscription = $2 and a.token = $3
-    and a.settlement not in ('lease_expired', 'reset', 'released')
-    and a.cause is distinct from 'lease_expired'
-  order by a.id desc
-  limit 1`,
-)
+export interface CompletedQuestion {
+  readonly eventId: number
+  readonly subscription: number
+  readonly token: number
+}
 
-const findReclaimed = defineStatement(
-  'find_reclaimed',
-  `select r.id
-  from __schema__.runs r
-  where r.subscription = $1 and r.state = 'ready' and r.first_id = $2 and r.token = $3`,
-)
+/** Whether a delivery was completed under this token, by the audit: also if another worker has leased it since. */
+export async function isCompleted(db: Database, question: CompletedQuestion): Promise<boolean> {
+  const { eventId, subscription, token } = question
+  const rows = await db.run<[completed: number]>(isCompletedStatement(db), [eventId, subscription, token])
+  return rows.length > 0
+}
 
-const findIsolated = defineStatement(
-  'find_isolated',
-  `select r.id
-  from __schema__.runs r
-  where r.subscription = $1 and r.state = 'leased' and r.first_id = $2 and r.token = $3`,
-)
+/** Whether this open transaction has completed the delivery: the transaction sees the record, and no other does. */
+export async function isCompletedBy(
+  tx: CallerTransaction,
+  db: Database,
+  question: CompletedQuestion,
+): Promise<boolean> {
+  const { eventId, subscription, token } = question
+  const answer = await tx.query(isCompletedStatement(db).text, [eventId, subscription, token])
+  return rowsOf(answer).length > 0 && !(await isCompleted(db, question))
+}

@@ -1,15 +1,16 @@
-import { type Database, defineStatement } from '../db/database.ts'
+import type { Database } from '../db/database.ts'
 import { shardFirstId } from '../domain/id.ts'
 import { PosthornError } from '../errors.ts'
+import { readIdRangeStatement } from './publish-statements.ts'
 
 /**
- * Gives the schema its range of event ids. Only a schema that has not given out an id can be moved to
- * another shard: ids of two shards must never meet.
+ * Gives the schema its range of event ids. A schema that has given out an id cannot move to another shard: no two shards may give
+ * out the same id.
  */
 export async function setShard(db: Database, shard: number): Promise<void> {
   const first = shardFirstId(shard)
   const last = first + 2 ** 43 - 2
-  const rows = await db.run<[min: number, used: boolean]>(readSequence(db), [])
+  const rows = await db.run<[min: number, used: boolean]>(readIdRangeStatement(db), [])
   const [min, used] = rows[0] as [number, boolean]
   if (min === first) return
   if (used) {
@@ -24,10 +25,3 @@ export async function setShard(db: Database, shard: number): Promise<void> {
     `alter sequence ${db.schema}.event_ids minvalue ${first} maxvalue ${last} start ${first} restart ${first}`,
   )
 }
-
-const readSequence = defineStatement(
-  'read_event_ids',
-  `select s.seqmin, q.is_called
-  from pg_sequence s, __schema__.event_ids q
-  where s.seqrelid = '__schema__.event_ids'::regclass`,
-)

@@ -2,10 +2,10 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Database } from '../db/database.ts'
 import { type Peek, peek } from './peek.ts'
 
-/** Loops that wake at one beat are apart by less than this. */
+/** Loops that wake at the same beat ask within this time. */
 const togetherMs = 10
 
-/** One look at the database for all loops that want to know at the same time whether there is anything to do. */
+/** One statement for all loops that ask at the same time whether there is anything to do. */
 export class SharedPeek {
   readonly #db: Database
   readonly #memoryTokens: () => readonly number[]
@@ -17,7 +17,7 @@ export class SharedPeek {
     this.#memoryTokens = memoryTokens
   }
 
-  /** Begun after the call, so that it sees all that was there by then. */
+  /** The statement begins after the call, so it sees everything that was committed before. */
   readonly look = (subscriptions: readonly number[] = []): Promise<Peek> => {
     for (const no of subscriptions) this.#subscriptions.add(no)
     this.#looking ??= this.#lookTogether()

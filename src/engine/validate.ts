@@ -2,7 +2,7 @@ import type { Catalogue } from '../domain/catalogue.ts'
 import type { EventInput } from '../domain/event.ts'
 import { checkEventForm } from '../domain/event-list.ts'
 
-/** The event with its payload as the catalogue makes it, and the key that goes with it. */
+/** The event with the payload that the catalogue's schema returns, and with the catalogue's ordering key. */
 export async function validate(catalogue: Catalogue, input: EventInput): Promise<EventInput> {
   checkEventForm(input)
   const { type } = input

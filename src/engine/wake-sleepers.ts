@@ -1,6 +1,7 @@
-import { type Database, defineStatement } from '../db/database.ts'
+import type { Database } from '../db/database.ts'
+import { wakeSleepersStatement } from './upkeep-statements.ts'
 
-/** Something that waits and that nothing would ever have woken. */
+/** A lane, gate or queue that waited although it had room, without the note by which admit would find it. */
 export interface Sleeper {
   readonly kind: 'lane' | 'gate' | 'queue'
   /** The subscription's name. */
@@ -9,7 +10,7 @@ export interface Sleeper {
   readonly key: string | null
 }
 
-/** Where the walk over lanes, or over gates, goes on; null: at the beginning. */
+/** Where the walk over lanes, or over gates, continues; null: at the beginning. */
 export type WalkPlace = readonly [subscription: number, key: string] | null
 
 export interface WakeRequest {
@@ -19,22 +20,22 @@ export interface WakeRequest {
 
 export interface Woken {
   readonly sleepers: readonly Sleeper[]
-  /** Null: all were looked at. */
+  /** Null: the walk is complete. */
   readonly lanesAfter: WalkPlace
   readonly gatesAfter: WalkPlace
 }
 
-/** How many lanes, and gates, one step looks at. */
+/** Lanes, and gates, per step. */
 const walkMax = 1_000
-/** With more rows than this at the door, nobody can tell cheaply whose note is among them. */
+/** With more rows than this in the inbox it takes too long to see which notes are among them. */
 const inboxMax = 20_000
 
 /**
- * Looks for lanes with something waiting and no run out, for gates with room and runs that wait for it, and for held runs
- * of queues that no admission asks about: each without the note by which an admission would find it. Leaves that note.
+ * Finds lanes with waiting deliveries and no run, gates with room and runs that wait for it, and held runs of queues that
+ * admit does not know to hold any: each without the note by which admit would find it. Writes that note.
  *
- * Nobody should ever need this. Whoever frees a lane or a gate leaves a note in the same transaction, so in every snapshot
- * either something is out or the note is there; a statement that forgets it is a defect, which this mends and reports.
+ * This should never find anything. Every statement that frees a lane or a gate leaves a note in the same transaction, so every
+ * snapshot sees either a run or the note. A statement that forgets the note is a defect, which this repairs and reports.
  */
 export async function wakeSleepers(db: Database, { lanesAfter, gatesAfter }: WakeRequest): Promise<Woken> {
   const values = [
@@ -45,7 +46,7 @@ export async function wakeSleepers(db: Database, { lanesAfter, gatesAfter }: Wak
     walkMax,
     inboxMax,
   ]
-  const rows = await db.once<WakeRow>(wakeStatement(db), values, { indexPlans: true })
+  const rows = await db.once<WakeRow>(wakeSleepersStatement(db), values, { indexPlans: true })
   const placeOf = (walk: 'lanes' | 'gates'): WalkPlace => {
     const row = rows.find(([kind]) => kind === walk)
     return row === undefined ? null : [row[1] as number, row[3] as string]
@@ -59,109 +60,27 @@ export async function wakeSleepers(db: Database, { lanesAfter, gatesAfter }: Wak
   }
 }
 
-/** One statement sees one moment: what it finds asleep is asleep. The rows `lanes` and `gates` say where a full step ended. */
-const wakeStatement = defineStatement(
-  'wake_sleepers',
-  `with recursive lane as (
-    (select q.subscription, q.ordering_key, 1 as place
-     from __schema__.lane_queue q
-     where (q.subscription, q.ordering_key) > ($1::int, $2::text)
-     order by q.subscription, q.ordering_key
-     limit 1)
-    union all
-    select n.subscription, n.ordering_key, l.place + 1
-    from lane l
-    cross join lateral (
-      select q.subscription, q.ordering_key
-      from __schema__.lane_queue q
-      where (q.subscription, q.ordering_key) > (l.subscription, l.ordering_key)
-      order by q.subscription, q.ordering_key
-      limit 1
-    ) as n
-    where l.place < $5::int
-  ),
-  gate as (
-    (select r.subscription, r.concurrency_key, 1 as place
-     from __schema__.runs r
-     where r.state = 'gated' and (r.subscription, r.concurrency_key) > ($3::int, $4::text)
-     order by r.subscription, r.concurrency_key
-     limit 1)
-    union all
-    select n.subscription, n.concurrency_key, g.place + 1
-    from gate g
-    cross join lateral (
-      select r.subscription, r.concurrency_key
-      from __schema__.runs r
-      where r.state = 'gated' and (r.subscription, r.concurrency_key) > (g.subscription, g.concurrency_key)
-      order by r.subscription, r.concurrency_key
-      limit 1
-    ) as n
-    where g.place < $5
-  ),
-  idle_lane as materialized (
-    select l.subscription, l.ordering_key
-    from lane l
-    where not exists (
-      select 1 from __schema__.runs r
-      where r.subscription = l.subscription and r.ordering_key = l.ordering_key and r.state not in ('delayed', 'held'))
-  ),
-  roomy_gate as materialized (
-    select g.subscription, g.concurrency_key
-    from gate g
-    join __schema__.subscriptions s on s.no = g.subscription
-    where coalesce(s.key_concurrency, 1000000) > (
-      select count(*) from __schema__.runs r
-      where r.subscription = g.subscription and r.concurrency_key = g.concurrency_key and r.state in ('ready', 'leased'))
-  ),
-  forgotten_queue as materialized (
-    select s.no as subscription
-    from __schema__.subscriptions s
-    where exists (select 1 from __schema__.runs r where r.subscription = s.no and r.state = 'held')
-      and not exists (select 1 from __schema__.holding_queues h where h.subscription = s.no)
-  ),
-  note as materialized (
-    select i.subscription, u.ordering_key, u.concurrency_key
-    from __schema__.inbox i
-    cross join lateral unnest(i.ordering_keys, i.concurrency_keys) as u(ordering_key, concurrency_key)
-    where exists (select 1 from idle_lane) or exists (select 1 from roomy_gate)
-  ),
-  sleeper as materialized (
-    select 'lane' as kind, l.subscription, l.ordering_key as key
-    from idle_lane l
-    where (l.subscription, l.ordering_key) not in (
-      select n.subscription, n.ordering_key from note n where n.ordering_key is not null)
-    union all
-    select 'gate', g.subscription, g.concurrency_key
-    from roomy_gate g
-    where (g.subscription, g.concurrency_key) not in (
-      select n.subscription, n.concurrency_key from note n where n.concurrency_key is not null)
-    union all
-    select 'queue', f.subscription, null from forgotten_queue f
-  ),
-  known as materialized (
-    select s.kind, s.subscription, s.key
-    from sleeper s
-    where (select count(*) from (select 1 from __schema__.inbox limit $6::int + 1) as i) <= $6
-  ),
-  noted as (
-    insert into __schema__.inbox (subscription, ordering_keys, concurrency_keys)
-    select k.subscription, array_agg(case when k.kind = 'lane' then k.key end),
-      array_agg(case when k.kind = 'gate' then k.key end)
-    from known k
-    where k.kind <> 'queue'
-    group by k.subscription
-  ),
-  holding as (
-    insert into __schema__.holding_queues (subscription)
-    select k.subscription from known k where k.kind = 'queue'
-    on conflict do nothing
-  )
-  select k.kind, k.subscription, s.name, k.key from known k join __schema__.subscriptions s on s.no = k.subscription
-  union all
-  (select 'lanes', l.subscription, null, l.ordering_key from lane l where l.place = $5)
-  union all
-  (select 'gates', g.subscription, null, g.concurrency_key from gate g where g.place = $5)`,
-)
+const start: WakeRequest = { lanesAfter: null, gatesAfter: null }
+
+/** Goes through all lanes and gates, step by step, again and again. */
+export class SleeperWatch {
+  readonly #db: Database
+  readonly #woken: (sleepers: readonly Sleeper[]) => void
+  #place = start
+
+  constructor(db: Database, woken: (sleepers: readonly Sleeper[]) => void) {
+    this.#db = db
+    this.#woken = woken
+  }
+
+  /** One step; true while the round is not complete. */
+  async look(): Promise<boolean> {
+    const { sleepers, lanesAfter, gatesAfter } = await wakeSleepers(this.#db, this.#place)
+    if (sleepers.length > 0) this.#woken(sleepers)
+    this.#place = { lanesAfter, gatesAfter }
+    return lanesAfter !== null || gatesAfter !== null
+  }
+}
 
 type WakeRow = [
   kind: Sleeper['kind'] | 'lanes' | 'gates',

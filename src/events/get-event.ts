@@ -2,7 +2,7 @@ import { type Connection, type Database, defineStatement } from '../db/database.
 import { checkEventId } from '../domain/id.ts'
 import { type DeliveryState, type EventStatus, eventStatus } from '../domain/status.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
-import { type EventRow, eventColumns, eventFromRow } from '../engine/event-row.ts'
+import { type EventRow, eventFromRow } from '../engine/event-row.ts'
 import { type LogEntry, readLog } from './event-log.ts'
 
 export interface GetEventRequest {
@@ -87,7 +87,7 @@ const readEvent = defineStatement(
      from __schema__.subscriptions s
      where s.no = any(e.owed)),
     e.purged_at,
-    ${eventColumns}
+    e.id, e.type, e.payload, e.ordering_key, date_part('epoch', e.created_at) * 1000, __schema__.rare_fields(e)
   from __schema__.events e
   where e.id = $1`,
 )

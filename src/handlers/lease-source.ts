@@ -17,14 +17,20 @@ import { type CallerTransaction, rowsOf } from '../domain/transaction.ts'
 import type { Admitter } from '../engine/admit.ts'
 import { complete, completeHeads } from '../engine/complete.ts'
 import { heartbeat } from '../engine/heartbeat.ts'
-import { type CompletedQuestion, isCompleted, isCompletedBy } from '../engine/is-completed.ts'
 import { isolate } from '../engine/isolate.ts'
 import { lease } from '../engine/lease.ts'
 import type { LeaseTokens } from '../engine/lease-tokens.ts'
 import { hasWork, type Peek } from '../engine/peek.ts'
 import { release } from '../engine/release.ts'
-import { type SettleRequest, settle, settleRequest, settleStatement, settleValues } from '../engine/settle.ts'
-import { settleIsolated, settleLate } from '../engine/settle-late.ts'
+import { type SettleRequest, settle, settleRequest, settleValues } from '../engine/settle.ts'
+import {
+  type CompletedQuestion,
+  isCompleted,
+  isCompletedBy,
+  settleIsolated,
+  settleLate,
+} from '../engine/settle-late.ts'
+import { settleStatement } from '../engine/settle-statements.ts'
 import { checkSnapshot } from '../engine/snapshot.ts'
 import type { Served } from '../subscriptions/served.ts'
 import { type AttemptExchange, recordExchanges } from '../webhooks/send/record-exchanges.ts'

@@ -1,5 +1,5 @@
 import { type Database, defineStatement } from '../db/database.ts'
-import { lockAdmissions } from '../engine/admit.ts'
+import { lockAdmissions } from '../engine/admit-statements.ts'
 import { heldMemory, storeTaken } from './memory-sql.ts'
 
 export interface BuryMemoryRequest {

@@ -88,7 +88,7 @@ const drawStatement = defineStatement(
   )
   select r.version, date_part('epoch', __schema__.clock()) * 1000,
     case when $1::int > 0 then array_to_string(__schema__.draw_event_ids($1, __schema__.clock()), ',') end,
-    (select json_agg(json_build_array(t.type, o.owed, o.picky, coalesce(y.max_age_ms is not null, false)))
+    (select json_agg(json_build_array(t.type, o.owed, o.inspects, coalesce(y.max_age_ms is not null, false)))
      from unnest($2::text[]) as t(type)
      cross join lateral __schema__.route(t.type, null) as o
      left join __schema__.event_types y on y.type = t.type),

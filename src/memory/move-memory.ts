@@ -1,6 +1,6 @@
 import { numberArray } from '../db/array.ts'
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
-import { lockAdmissions } from '../engine/admit.ts'
+import { lockAdmissions } from '../engine/admit-statements.ts'
 import { memoryHeldMs } from './claim-memory.ts'
 
 export interface MemoryToken {

@@ -1,6 +1,7 @@
 import { Loop } from '../core/loop.ts'
 import type { Database } from '../db/database.ts'
-import { type CancelledInHand, readHolds } from '../engine/held.ts'
+import type { CancelRequested } from '../engine/cancel.ts'
+import { readHolds } from '../engine/held.ts'
 
 export interface HoldWatchOptions {
   readonly db: Database
@@ -11,7 +12,7 @@ export interface HoldWatchOptions {
   /** One of these subscriptions is paused, and this process has not heard of it. */
   readonly missed: () => void
   /** An operator has cancelled deliveries that this process holds. */
-  readonly cancelled: (deliveries: CancelledInHand) => void
+  readonly cancelled: (deliveries: CancelRequested) => void
   readonly trouble: (error: unknown, doing: string) => void
 }
 

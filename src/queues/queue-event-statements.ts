@@ -1,5 +1,4 @@
 import { defineStatement } from '../db/database.ts'
-import { eventColumns } from '../engine/event-row.ts'
 
 /*
  * Where the deliveries of a queue are: in runs, in lanes, in the inbox, or in memory. Each statement reads the queue $1 from the
@@ -63,26 +62,24 @@ export const readQueueEvents = defineStatement(
     select u.queue, u.id, u.place from unnest($1::int[], $2::bigint[]) with ordinality as u(queue, id, place)
   ),
   found as materialized (
-    select e.id, e.type, e.title, e.description, e.tags, e.payload, e.ordering_key, e.concurrency_key, e.version, e.source,
-      e."timestamp", e.correlation_id, e.causation_id, e.traceparent, e.run_at, e.expires_at, e.max_retries, e.attributes,
-      e.created_at, d.failures, d.last_error, d.last_error_at, d.leased_at, a.queue, a.place
+    select e as event, d.failures, d.last_error, d.last_error_at, d.leased_at, a.queue, a.place
     from asked a
     join __schema__.events e on e.id = a.id
     join __schema__.delivery_states($2::bigint[]) as d on d.event_id = e.id and d.subscription = a.queue
     where e.id = any($2::bigint[])
     union all
-    select m.event_id, m.type, m.title, m.description, null, m.payload, m.ordering_key, null, m.version, m.source,
-      m."timestamp", m.correlation_id, m.causation_id, m.traceparent, null, null, m.max_retries, m.attributes,
-      m.created_at, m.failures, m.last_error, m.last_error_at, null, a.queue, a.place
+    select __schema__.memory_event(m), m.failures, m.last_error, m.last_error_at, null, a.queue, a.place
     from asked a
     join __schema__.memory_events m on m.subscription = a.queue and m.event_id = a.id
   ),
   stored as materialized (
-    select e.*, sum(octet_length(e.payload)) over (order by e.place) - octet_length(e.payload) as before
-    from found e
+    select f.*,
+      sum(octet_length((f.event).payload)) over (order by f.place) - octet_length((f.event).payload) as before
+    from found f
   )
   select e.queue, e.before >= 4194304, e.failures, e.last_error, e.last_error_at, e.leased_at,
-    ${eventColumns.replace('e.payload,', `case when e.before < 4194304 then e.payload else 'null' end,`)}
+    (e.event).id, (e.event).type, case when e.before < 4194304 then (e.event).payload else 'null' end,
+    (e.event).ordering_key, date_part('epoch', (e.event).created_at) * 1000, __schema__.rare_fields(e.event)
   from stored e
   order by e.place`,
 )

@@ -1,13 +1,8 @@
-import { type Database, defineStatement } from '../db/database.ts'
+import type { Database } from '../db/database.ts'
+import { findAbandonedStatement } from './subscription-statements.ts'
 
 /** Handler subscriptions that no live handler has served for ten minutes. */
 export async function abandonedSubscriptions(db: Database): Promise<string[]> {
-  const rows = await db.run<[name: string]>(abandonedStatement(db), [])
+  const rows = await db.run<[name: string]>(findAbandonedStatement(db), [])
   return rows.map(([name]) => name)
 }
-
-const abandonedStatement = defineStatement(
-  'abandoned_subscriptions',
-  `select s.name from __schema__.subscriptions s
-  where s.via = 'handler' and s.status = 'active' and s.handler_seen_at < __schema__.clock() - interval '10 min'`,
-)

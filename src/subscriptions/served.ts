@@ -9,7 +9,7 @@ export class Served {
     return this.#byNumber.get(subscriptionNumber)
   }
 
-  /** The same for a subscription of which this process holds a lease. */
+  /** The same for a subscription that this process has leased from, which it therefore serves. */
   known(subscriptionNumber: number): Subscription {
     return this.#byNumber.get(subscriptionNumber) as Subscription
   }

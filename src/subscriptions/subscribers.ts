@@ -1,11 +1,16 @@
 import { checkPaging, type Paging } from '../core/paging.ts'
 import { readAtOnce } from '../core/reader.ts'
-import { type Connection, type Database, defineStatement } from '../db/database.ts'
+import type { Connection, Database } from '../db/database.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import type { EndpointDefinition } from '../webhooks/send/endpoint-rows.ts'
-import { type SubscriptionRow, subscriptionColumns, subscriptionFromRow } from './subscription-row.ts'
+import { subscriptionFromRow } from './subscription-row.ts'
+import {
+  countSubscribersStatement,
+  listSubscribersBackwardsStatement,
+  listSubscribersStatement,
+} from './subscription-statements.ts'
 
-/** A subscription with all that is told of it over HTTP. */
+/** A subscription as it is shown over HTTP. */
 export interface Subscriber extends Subscription {
   readonly createdAt: Date
   readonly updatedAt: Date
@@ -30,82 +35,43 @@ export interface SubscriberPage {
   readonly nextCursor: string | null
 }
 
-/** In the order of their numbers, which is that in which they were made. */
+/** In the order of their numbers, and so of their creation. */
 export async function listSubscribers(db: Database, paging: Paging = {}): Promise<SubscriberPage> {
-  const { limit, offset, after, order, cursorAt } = checkPaging('subscribers', paging, noForm)
+  const { limit, offset, after, order, cursorAt } = checkPaging('subscribers', paging, numberForm)
   return readAtOnce(db, async (reader) => {
-    const [counted] = await reader.run<[total: number]>(countStatement(db), [])
-    const start = after === null ? beforeAll[order] : Number(after)
-    const rows = await reader.run<SubscriberRow>(pageStatements[order](db), [start, limit + 1, offset])
-    const subscribers = rows.slice(0, limit).map(fromRow)
+    const [counted] = await reader.run<[total: number]>(countSubscribersStatement(db), [])
+    const page = [after === null ? beforeAll[order] : Number(after), limit + 1, offset]
+    const { rows } =
+      order === 'asc'
+        ? await reader.query<SubscriberRow>(listSubscribersStatement(db).text, [...page, null])
+        : await reader.query<SubscriberRow>(listSubscribersBackwardsStatement(db).text, page)
+    const subscribers = rows.slice(0, limit).map(subscriberFromRow)
     const last = subscribers.at(-1)
     const nextCursor = rows.length > limit && last !== undefined ? cursorAt(last.no) : null
     return { subscribers, total: counted?.[0] ?? 0, nextCursor }
   })
 }
 
-const noForm = /^\d{1,7}$/
+const numberForm = /^\d{1,7}$/
 const beforeAll = { asc: -1, desc: 2 ** 31 - 1 }
 
-/** Undefined: there is none. */
+/** Undefined: there is none with this id. */
 export async function getSubscriber(
   tx: Connection,
   db: { readonly schema: string },
   id: string,
 ): Promise<Subscriber | undefined> {
-  const [row] = await tx.run<SubscriberRow>(getStatement(db), [id])
-  return row && fromRow(row)
+  const values = [beforeAll.asc, 1, 0, id]
+  const { rows } = await tx.query<SubscriberRow>(listSubscribersStatement(db).text, values)
+  return rows[0] && subscriberFromRow(rows[0])
 }
 
-const select = `select s.created_at, s.updated_at, s.version, e.url, e.headers, e.format, e.rules, e.unreachable,
-    e.suspended_at, e.probe_at, e.last_error, e.last_error_at, ${subscriptionColumns}
-  from __schema__.subscriptions s
-  left join __schema__.endpoints e on e.subscription = s.no
-  where s.status <> 'deleted'`
+type SubscriberRow = Omit<Subscriber, 'endpoint'> & ((EndpointDefinition & EndpointHealth) | { url: null })
 
-const pageStatements = {
-  asc: defineStatement(
-    'list_subscribers',
-    `${select} and s.no > $1
-  order by s.no
-  limit $2 offset $3`,
-  ),
-  desc: defineStatement(
-    'list_subscribers_desc',
-    `${select} and s.no < $1
-  order by s.no desc
-  limit $2 offset $3`,
-  ),
-}
-const countStatement = defineStatement(
-  'count_subscribers',
-  `select count(*)::int from __schema__.subscriptions s where s.status <> 'deleted'`,
-)
-const getStatement = defineStatement('get_subscriber', `${select} and s.id = $1`)
-
-type SubscriberRow = [
-  createdAt: Date,
-  updatedAt: Date,
-  version: number,
-  url: string | null,
-  headers: EndpointDefinition['headers'],
-  format: EndpointDefinition['format'],
-  rules: EndpointDefinition['rules'],
-  unreachable: number,
-  suspendedAt: Date | null,
-  probeAt: Date | null,
-  lastError: string | null,
-  lastErrorAt: Date | null,
-  ...SubscriptionRow,
-]
-
-function fromRow(row: SubscriberRow): Subscriber {
-  const [createdAt, updatedAt, version, url, headers, format, rules, ...rest] = row
-  const [unreachable, suspendedAt, probeAt, lastError, lastErrorAt, ...subscription] = rest
+function subscriberFromRow(row: SubscriberRow): Subscriber {
+  const { url, headers, format, rules, unreachable, suspendedAt, probeAt, lastError, lastErrorAt, ...rest } =
+    row as Omit<Subscriber, 'endpoint'> & EndpointDefinition & EndpointHealth
   const health = { unreachable, suspendedAt, probeAt, lastError, lastErrorAt }
-  return {
-    ...subscriptionFromRow(subscription),
-    ...{ createdAt, updatedAt, version },
-    endpoint: url === null ? null : { url, headers, format, rules, ...health },
-  }
+  const endpoint = row.url === null ? null : { url, headers, format, rules, ...health }
+  return subscriptionFromRow({ ...rest, endpoint })
 }

@@ -18,18 +18,18 @@ import {
   setStatus,
 } from './subscriptions.ts'
 
-/** How old an entry may be. What must not be late (status, limits, routes) is asked in the statements themselves. */
+/** How old an entry may be. Statements check for themselves what must be current: status, limits and routes. */
 const freshMs = 5_000
 
 /**
- * The subscriptions. Most requests need one and hardly any changes one, so those that are only looked up are as this
- * process last read them.
+ * Subscriptions as this process last read them: most requests need one, and few change one. Lists and changes go straight to the
+ * database.
  */
 export class SubscriptionCache {
   readonly #db: Database
   #byName = new Map<string, Subscription>()
   #byNo = new Map<number, Subscription>()
-  /** Numbers that were looked for and not found since the last look. */
+  /** Numbers that were not found since the last read. */
   readonly #gone = new Set<number>()
   #readAt = Number.NEGATIVE_INFINITY
   #reading: Promise<void> | undefined
@@ -43,7 +43,7 @@ export class SubscriptionCache {
   /** Throws NOT_FOUND. */
   async named(name: string): Promise<Subscription> {
     if (this.#isStale()) await this.#read()
-    // It may have been made a moment ago, anywhere.
+    // Another process may have created it a moment ago.
     return this.#byName.get(name) ?? this.current(name)
   }
 
@@ -54,7 +54,7 @@ export class SubscriptionCache {
     return found
   }
 
-  /** By number; undefined if it is gone. */
+  /** Undefined: no subscription has this number now. */
   async numbered(no: number): Promise<Subscription | undefined> {
     if (this.#isStale() || !(this.#byNo.has(no) || this.#gone.has(no))) {
       await this.#read()
@@ -63,7 +63,7 @@ export class SubscriptionCache {
     return this.#byNo.get(no)
   }
 
-  /** How many failures are allowed to an event that is owed to these: of work its own, else the most. */
+  /** The failures allowed to an event that is owed to these subscriptions: those of the work queue, otherwise the highest. */
   async failuresMax(owed: readonly number[]): Promise<number | null> {
     const work = owed.includes(0) ? [0] : owed
     const found = await Promise.all(work.map((no) => this.numbered(no)))
@@ -71,7 +71,7 @@ export class SubscriptionCache {
     return limits.length === 0 ? null : Math.max(...limits)
   }
 
-  /** A page of all there are, straight from the database. */
+  /** A page of all subscriptions, from the database. */
   list(paging?: Paging): Promise<SubscriberPage> {
     return listSubscribers(this.#db, paging)
   }
@@ -83,14 +83,14 @@ export class SubscriptionCache {
     return found
   }
 
-  /** Its name must be free. */
+  /** Throws NAME_TAKEN. */
   async create(subscriber: NewSubscriber): Promise<Subscriber> {
     const created = await createSubscriber(this.#db, subscriber)
     this.forget()
     return created
   }
 
-  /** Makes something else of one, as it is now. */
+  /** Changes a subscription to what `change` makes of its current definition. */
   async change(
     which: ChangeRequest,
     change: (before: Subscriber) => Partial<SubscriberDefinition> & { status?: SetStatus },
@@ -110,7 +110,7 @@ export class SubscriptionCache {
     this.forget()
   }
 
-  /** Something was changed here: the next question is answered by the database. */
+  /** The next lookup reads the database. */
   forget(): void {
     this.#readAt = Number.NEGATIVE_INFINITY
   }

@@ -9,11 +9,11 @@ import { PosthornError } from '../errors.ts'
 import type { SubscriptionCache } from './subscription-cache.ts'
 import { deleteSubscription, listSubscriptions, upsertSubscription } from './subscriptions.ts'
 
-/** Standing requests for events. */
+/** Who wants which events. */
 export interface SubscriptionsApi {
   /** Creates or changes a durable pull subscription. */
   subscribe(types: string | readonly string[], options: SubscriptionOptions): Promise<Subscription>
-  /** Ends a subscription: what still waits for it is cancelled, and stays visible. */
+  /** Ends a subscription: its waiting deliveries are cancelled, and stay visible. */
   unsubscribe(name: string): Promise<void>
   subscriptions(): Promise<Subscription[]>
 }

@@ -7,12 +7,11 @@ import { cancel } from '../engine/cancel.ts'
 import { type Expired, expire } from '../engine/expire.ts'
 import { forgetBlockedLanes, orphanedDeliveries } from '../engine/orphans.ts'
 import { type Peek, peek } from '../engine/peek.ts'
-import { untoldPromotion } from '../engine/promotions.ts'
+import { unreportedPromotion } from '../engine/promotions.ts'
 import { type Reclaimed, reclaim } from '../engine/reclaim.ts'
 import type { SharedPeek } from '../engine/shared-peek.ts'
-import { SleeperWatch } from '../engine/sleeper-watch.ts'
 import { type UnroutedLetter, unroutedLetters } from '../engine/unrouted.ts'
-import type { Sleeper } from '../engine/wake-sleepers.ts'
+import { type Sleeper, SleeperWatch } from '../engine/wake-sleepers.ts'
 import { type OverdueAttempt, OverdueWatch } from '../observe/overdue.ts'
 import { checkpoint } from '../queues/checkpoints.ts'
 import { addUpTallies, finishDrains, measurePressure, type PressureChange } from '../queues/queue-upkeep.ts'
@@ -23,7 +22,7 @@ export interface UpkeepObserver {
   expired(deliveries: readonly Expired[]): void
   abandoned(subscriptions: readonly string[]): void
   overdue(attempts: readonly OverdueAttempt[]): void
-  /** Another server took over, on this timeline, and ids jumped. */
+  /** A standby was promoted, on this timeline, and ids have jumped. */
   promoted(timeline: number): void
   unrouted(letters: readonly UnroutedLetter[]): void
   pressed(changes: readonly PressureChange[]): void
@@ -38,22 +37,22 @@ export interface UpkeepOptions {
   readonly sharedPeek: SharedPeek
   readonly signals: Signals
   readonly overdueAfterMs: number
-  /** Whether any queue has a limit: then how full it is must be looked at all the time. */
+  /** Whether any queue has a limit: then queues must be measured all the time. */
   readonly isAnyLimited: () => boolean
-  /** One step of removing what is no longer kept; true: there is more. */
+  /** One step of removing old data; true: there is more. */
   readonly prune: () => Promise<boolean>
-  /** Moves to the database what vanished processes have left of memory queues; true: there is more. */
+  /** Moves memory queues of vanished processes to the database; true: there is more. */
   readonly moveLeft: () => Promise<boolean>
   readonly observe: UpkeepObserver
 }
 
 const eventsMax = 5_000
-/** Looking for lanes that nothing would wake never has more of the time than this. */
+/** The share of the time that the search for sleeping lanes may take. */
 const sleeperShare = 1 / 20
-/** Removing what is old never has more of the time than this, so that it does not hurt what is new. */
+/** The share of the time that removing old data may take, so that it does not slow down new work. */
 export const pruneShare = 1 / 6
 
-/** What must happen whether or not anybody works: every process may do it, each step is guarded in SQL. */
+/** Loops that must run whether or not a process has handlers. Every process may run them: each step is guarded in SQL. */
 export class Upkeep {
   readonly #db: Database
   readonly #admitter: Admitter
@@ -63,7 +62,7 @@ export class Upkeep {
   readonly #sleepers: SleeperWatch
   readonly #moveLeft: () => Promise<boolean>
   readonly #loops: readonly Loop[]
-  /** Events to look at, and the look under way. */
+  /** Events that no subscription wanted, and the search for their dead letters. */
   #unrouted: number[] = []
   #looking: Promise<void> | undefined
 
@@ -81,20 +80,20 @@ export class Upkeep {
     const loop = (name: string, everyMs: number, step: () => Promise<boolean>, share = 1) =>
       new Loop({ name, everyMs, step, share, trouble: (error, doing) => observe.trouble(error, doing) })
     this.#loops = [
-      loop('taking back what is overdue', 2_000, async () => this.#takeBack(await this.#sharedPeek.look())),
-      loop('measuring how full queues are', 400, async () => isAnyLimited() && this.#measure()),
-      loop('recording how far queues are', 60_000, () => this.#checkpoint()),
-      loop('sending once more what was asked for', 1_000, async () => {
+      loop('reclaiming and expiring', 2_000, async () => this.#takeBack(await this.#sharedPeek.look())),
+      loop('measuring queues', 400, async () => isAnyLimited() && this.#measure()),
+      loop('queue checkpoints', 60_000, () => this.#checkpoint()),
+      loop('replays', 1_000, async () => {
         const { replays } = await this.#sharedPeek.look()
         return replays && this.#stepReplay()
       }),
-      loop('moving what is left of memory queues', 5_000, moveLeft),
-      loop('looking for another database server', 10_000, () => this.#findPromotion()),
-      loop('cancelling what is owed to nobody', 10_000, () => this.#cancelOrphans()),
-      loop('looking for lanes that nothing would wake', 10_000, () => this.#sleepers.look(), sleeperShare),
-      loop('looking for handlers that are missing', 60_000, () => this.#findAbandoned()),
-      loop('looking for attempts that do not end', 60_000, () => this.#findOverdue()),
-      loop('removing what is no longer kept', 60_000, prune, pruneShare),
+      loop('moving memory queues of vanished processes', 5_000, moveLeft),
+      loop('looking for a promoted server', 10_000, () => this.#findPromotion()),
+      loop('cancelling deliveries of deleted subscriptions', 10_000, () => this.#cancelOrphans()),
+      loop('looking for sleeping lanes', 10_000, () => this.#sleepers.look(), sleeperShare),
+      loop('looking for abandoned subscriptions', 60_000, () => this.#findAbandoned()),
+      loop('looking for overdue attempts', 60_000, () => this.#findOverdue()),
+      loop('removing old data', 60_000, prune, pruneShare),
     ]
   }
 
@@ -106,7 +105,7 @@ export class Upkeep {
     await Promise.all(this.#loops.map((loop) => loop.stop()))
   }
 
-  /** What the loops do whose time a test moves; true while there is more. */
+  /** One step of each loop that a test drives by moving the clock; true while there is more. */
   async sweep(): Promise<boolean> {
     const more = await this.#takeBack(await peek(this.#db, []))
     await this.#measure()
@@ -118,7 +117,7 @@ export class Upkeep {
   }
 
   async #takeBack({ arrivals, overdue, tallied, draining }: Peek): Promise<boolean> {
-    // Also where nobody works: what stands at the door can expire too.
+    // Also in a process without handlers: arrivals in the inbox can expire too.
     const moved = arrivals ? (await this.#admitter.admit()).moved : 0
     const more = (tallied && (await addUpTallies(this.#db))) || moved > 0
     if (draining) await this.#finishDrains()
@@ -145,7 +144,7 @@ export class Upkeep {
     return (await checkpoint(this.#db, { queues: null, reason: 'interval' })).more
   }
 
-  /** Events that nobody wants may have been buried for it, which is told. A repeat was told when it was first published. */
+  /** Events that no subscription wanted may have become dead letters, which is reported; not for a repeat. */
   #noteUnrouted({ answers }: PublishedEvents): void {
     const unrouted = answers.filter(
       ({ owed, refused, replayed, conflict }) =>
@@ -156,12 +155,12 @@ export class Upkeep {
     this.#looking ??= this.#findLetters()
   }
 
-  /** Resolves when all that was to be told of unrouted events is told. */
+  /** Resolves when the dead letters of all unrouted events so far are reported. */
   async settled(): Promise<void> {
     await this.#looking
   }
 
-  /** Beside the publishing, and one statement at a time: what comes meanwhile goes with the next. */
+  /** Beside the publishing, one statement at a time: later events go with the next statement. */
   async #findLetters(): Promise<void> {
     try {
       while (this.#unrouted.length > 0) {
@@ -170,7 +169,7 @@ export class Upkeep {
       }
     } catch (error) {
       this.#unrouted = []
-      this.#observe.trouble(error, 'looking for events that nobody wanted')
+      this.#observe.trouble(error, 'looking for events that no subscription wanted')
     } finally {
       this.#looking = undefined
     }
@@ -194,7 +193,7 @@ export class Upkeep {
   }
 
   async #findPromotion(): Promise<boolean> {
-    const timeline = await untoldPromotion(this.#db)
+    const timeline = await unreportedPromotion(this.#db)
     if (timeline !== undefined) this.#observe.promoted(timeline)
     return false
   }

@@ -8,15 +8,15 @@ export interface PresenceOptions {
   readonly worker: RememberedWorker
   /** The subscriptions that this process has handlers for, by number. */
   readonly handled: () => readonly number[]
-  /** What else is to be done as often. */
+  /** Runs as often as the heartbeat. */
   readonly also: () => Promise<void>
   readonly trouble: (error: unknown, doing: string) => void
 }
 
-/** Says every ten seconds that this process is here. */
+/** Records every ten seconds that this process is alive. */
 export function presenceLoop({ db, worker, handled, also, trouble }: PresenceOptions): Loop {
   return new Loop({
-    name: 'saying that this process is here',
+    name: 'worker heartbeat',
     everyMs: 10_000,
     trouble,
     step: async () => {

@@ -9,18 +9,18 @@ export interface UnknownLeasesOptions {
   readonly tokens: LeaseTokens
   readonly worker: RememberedWorker
   readonly signals: Signals
-  /** What this process knows of at the moment of the call. */
+  /** The leases that this process knows of at the moment of the call. */
   readonly known: () => KnowsLease
   readonly handedBack: (runs: number) => void
   readonly trouble: (error: unknown, doing: string) => void
 }
 
-/** A statement whose connection is lost may still be at work for a moment. */
+/** A statement whose connection is lost may still run for a moment. */
 const againMs = 1_000
 
 /**
- * Looks for leases that nobody knows of: at once and a moment later when a connection was lost or a settlement was refused, and
- * now and then.
+ * Finds leases of this process that it does not know of, and hands them back: at once and a moment later when a connection was lost
+ * or a settlement was refused, and every ten seconds.
  */
 export class UnknownLeases {
   readonly #options: UnknownLeasesOptions
@@ -34,7 +34,7 @@ export class UnknownLeases {
     options.signals.on('reconnected', () => this.soon())
   }
 
-  /** The database answers again after a connection was lost, or has refused a settlement. */
+  /** Call this when the database answers again after a connection was lost, or when it has refused a settlement. */
   soon(): void {
     if (this.#stopping.signal.aborted) return
     this.#looksLeft = 2
@@ -54,18 +54,18 @@ export class UnknownLeases {
     await this.#looking
   }
 
-  /** A look that fails does not count: it is repeated until the database answers. */
+  /** A look that fails is repeated until the database answers. */
   async #lookAgain(): Promise<void> {
     const { signal } = this.#stopping
     while (!signal.aborted) {
-      // Before the look: whoever asks during it asks for two more.
+      // Counted before the look: a call of soon() during it asks for two more.
       this.#looksLeft--
       try {
         await this.#options.worker.register()
         await this.look()
       } catch (error) {
         this.#looksLeft++
-        if (!signal.aborted) this.#options.trouble(error, 'handing back leases that nobody knows of')
+        if (!signal.aborted) this.#options.trouble(error, 'handing back unknown leases')
       }
       if (this.#looksLeft <= 0) return
       await delay(againMs, undefined, { signal }).catch(() => undefined)

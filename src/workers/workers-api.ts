@@ -2,7 +2,7 @@ import type { Core } from '../core/core.ts'
 import { listWorkerPage, listWorkers, type Worker, type WorkerFilter, type WorkerPage } from './workers.ts'
 
 export interface WorkersApi {
-  /** Every worker seen: when last, what it has under way, and whether it has gone silent. */
+  /** Every worker ever seen: when last, how many deliveries it is attempting, and whether it is stale. */
   workers(): Promise<Worker[]>
   /** The same in pages, in the order in which they were first seen. */
   workerPage(filter?: WorkerFilter): Promise<WorkerPage>

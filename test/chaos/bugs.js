@@ -1,6 +1,5 @@
 /** Plants one of the bugs of support/planted-bugs.js into the driver's own schema and processes. */
 import { readMigrations } from '../../dist/db/migration-files.js'
-import { enqueueAgain } from '../../dist/deliveries/again-sql.js'
 import { Hold } from '../../dist/memory/hold.js'
 import { changeStatement, findBug, outliveClaims, sqlOf } from '../support/planted-bugs.js'
 
@@ -16,14 +15,10 @@ export function plantBug(name, db) {
   if (name === undefined) return
   const bug = findBug(name)
   if (bug.frozenOwner) outliveClaims(Hold)
-  if (bug.statements === undefined && bug.again === undefined) return
+  if (bug.statements === undefined) return
   const changed = new Map()
   const instead = (statement) => {
-    if (!changed.has(statement.name))
-      changed.set(
-        statement.name,
-        changeStatement(bug, statement, { schema: db.schema, fragment: enqueueAgain }),
-      )
+    if (!changed.has(statement.name)) changed.set(statement.name, changeStatement(bug, statement, db.schema))
     return changed.get(statement.name)
   }
   const wrap = (connection) => ({

@@ -11,9 +11,31 @@ import { createTestDatabase } from '../support/database.ts'
 const fixture = new URL('fixtures/schema-before-baseline.txt', import.meta.url)
 const publishMany =
   'function publish_many(text[], text[], text[], text[], text[], text[], text[], text[], text[], timestamp with time zone[], text[], text[], text[], timestamp with time zone[], timestamp with time zone[], smallint[], text[], bytea[], boolean[], text[], text[], text, integer[], integer[], bigint, integer, boolean, integer[])'
+const columnsOfAgain = [
+  'attempts',
+  'blocked_run',
+  'concurrency_key',
+  'event_id',
+  'max_retries',
+  'ordering_key',
+  'subscription',
+  'tags',
+]
 const changedOnPurpose = new Map<string, string>([
   [publishMany, 'a repeat is answered with its deliveries also after its event has gone'],
   ['column lane_counters.timeline', 'after a failover a lane begins a new epoch'],
+  ['function route(text, text[])', 'its column `picky` is called `inspects`'],
+  ['function rare_fields(events)', 'statements share what they select of an event'],
+  ['function memory_event(memory_events)', 'an event of a memory queue is read like any other'],
+  ['function has_expired_rest(runs)', 'expire and peek share it'],
+  ['function is_replay_due(timestamp with time zone)', 'two statements share it'],
+  ['function worker_states()', 'five statements share it'],
+  ['view subscription_rows', 'statements share what they select of a subscription'],
+  ['function take_out(bigint[], integer, boolean, boolean)', 'cancelling and burying share it'],
+  ['function remove_rows(bigint[], lane_queue[])', 'cancelling and expiring share it'],
+  ['function enter_again(again[])', 'redrive and replay share it'],
+  ['function resume_lanes(bigint[])', 'discarding and skipping share it'],
+  ...columnsOfAgain.map((name): [string, string] => [`column again.${name}`, 'what enter_again takes']),
 ])
 
 test('the baseline makes the schema of the ten migrations that it replaced, but for changes on purpose', async () => {

@@ -6,7 +6,7 @@ import { Admitter } from '../../src/engine/admit.ts'
 import { cancel, cancelEvents } from '../../src/engine/cancel.ts'
 import { expire } from '../../src/engine/expire.ts'
 import { heartbeat } from '../../src/engine/heartbeat.ts'
-import { leaseStatement, leaseValues } from '../../src/engine/lease.ts'
+import { leaseStatementFor, leaseValues } from '../../src/engine/lease.ts'
 import { reclaim } from '../../src/engine/reclaim.ts'
 import { release } from '../../src/engine/release.ts'
 import { PosthornError } from '../../src/errors.ts'
@@ -22,7 +22,7 @@ test('what a lease leaves behind while it is being cancelled is cancelled all th
   const no = await engine.subscribe('s', ['note'])
   const [first, second] = (await engine.publish({}, {})) as [number, number]
   const cancelling = await whileLocked(engine.db, [second], async (tx) => {
-    await tx.run(leaseStatement(engine.db, oneOf(no)), leaseValues(oneOf(no)))
+    await tx.run(leaseStatementFor(engine.db, oneOf(no)), leaseValues(oneOf(no)))
   })
   expect(cancelling).toEqual([{ eventId: second, subscription: no, told: false }])
   expect(await statusOf(engine, first)).toBe('PROCESSING')

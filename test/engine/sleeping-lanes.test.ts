@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import type { Connection, Database } from '../../src/db/database.ts'
 import { Admitter } from '../../src/engine/admit.ts'
-import { cancelTold } from '../../src/engine/cancel.ts'
+import { cancelRequested } from '../../src/engine/cancel.ts'
 import { expire } from '../../src/engine/expire.ts'
 import { wakeSleepers } from '../../src/engine/wake-sleepers.ts'
 import { type Engine, only, useEngines } from '../support/engine.ts'
@@ -15,14 +15,18 @@ const lasting = { orderingKey: 'k' }
 test('a lane whose next chunk is cancelled while its head completes goes on with the one behind it', async () => {
   const engine = await openEngine()
   const { no, chunk, last } = await laneOfThree(engine)
-  await whileAdmitting(engine, (tx) => cancelTold(tx, engine.db, [[no, chunk]]))
+  await whileAdmitting(engine, (tx) =>
+    cancelRequested(tx, engine.db, [{ subscription: no, eventIds: chunk }]),
+  )
   expect(await idsOf(engine, no)).toEqual(last)
 })
 
 test('a lane whose next chunk is cancelled in part while its head completes goes on with the rest of it', async () => {
   const engine = await openEngine()
   const { no, chunk, last } = await laneOfThree(engine)
-  await whileAdmitting(engine, (tx) => cancelTold(tx, engine.db, [[no, chunk.slice(0, 1)]]))
+  await whileAdmitting(engine, (tx) =>
+    cancelRequested(tx, engine.db, [{ subscription: no, eventIds: chunk.slice(0, 1) }]),
+  )
   expect(await idsOf(engine, no)).toEqual(chunk.slice(1))
   expect(await idsOf(engine, no)).toEqual(last)
 })
@@ -43,7 +47,7 @@ test('a lane goes on when whoever was taking its next chunk out thinks better of
   const engine = await openEngine()
   const { no, chunk } = await laneOfThree(engine)
   const changedMind = whileAdmitting(engine, async (tx) => {
-    await cancelTold(tx, engine.db, [[no, chunk]])
+    await cancelRequested(tx, engine.db, [{ subscription: no, eventIds: chunk }])
     throw new Error('rolled back')
   })
   await expect(changedMind).rejects.toThrow('rolled back')
@@ -54,7 +58,7 @@ test('an admission that could move nothing but what somebody has locked says tha
   const engine = await openEngine()
   const { no, chunk } = await laneOfThree(engine)
   await engine.db.transaction(async (tx) => {
-    await cancelTold(tx, engine.db, [[no, chunk]])
+    await cancelRequested(tx, engine.db, [{ subscription: no, eventIds: chunk }])
     expect(await new Admitter(engine.db).admit()).toEqual({ busy: true, moved: 0, drained: false })
   })
 })
@@ -88,7 +92,7 @@ test('a gate whose next run is being cancelled lets it through when the cancel i
   )
   await engine.settle(first)
   const changedMind = whileAdmitting(engine, async (tx) => {
-    await cancelTold(tx, engine.db, [[no, behind.rows.map(({ id }) => id)]])
+    await cancelRequested(tx, engine.db, [{ subscription: no, eventIds: behind.rows.map(({ id }) => id) }])
     throw new Error('rolled back')
   })
   await expect(changedMind).rejects.toThrow('rolled back')

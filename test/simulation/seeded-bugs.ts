@@ -1,6 +1,5 @@
 import type { Connection, Database, Statement } from '../../src/db/database.ts'
 import { readMigrations } from '../../src/db/migration-files.ts'
-import { enqueueAgain } from '../../src/deliveries/again-sql.ts'
 import { changeStatement, findBug, type PlantedBug, sqlOf } from '../support/planted-bugs.js'
 import type { Profile } from './commands.ts'
 
@@ -44,9 +43,7 @@ export const seededBugs: readonly SeededBug[] = [
 function withChanges(db: Database, bug: PlantedBug): Database {
   const changed = new Map<string, Statement>()
   const instead = (statement: Statement): Statement => {
-    const known =
-      changed.get(statement.name) ??
-      changeStatement(bug, statement, { schema: db.schema, fragment: enqueueAgain })
+    const known = changed.get(statement.name) ?? changeStatement(bug, statement, db.schema)
     changed.set(statement.name, known)
     return known
   }

@@ -5,7 +5,6 @@ export interface PlantedBug {
   readonly before?: string
   readonly functions?: Readonly<Record<string, readonly Change[]>>
   readonly statements?: Readonly<Record<string, readonly Change[]>>
-  readonly again?: readonly Change[]
   readonly frozenOwner?: boolean
 }
 
@@ -23,7 +22,7 @@ export function sqlOf(
 export function changeStatement(
   bug: PlantedBug,
   statement: PlantedStatement,
-  place: { readonly schema: string; readonly fragment: string },
+  schema: string,
 ): PlantedStatement
 export function outliveClaims(Hold: { readonly prototype: { isOurs(now: number): boolean } }): void
 export function replaceOnce(text: string, changes: readonly Change[]): string

@@ -3,8 +3,7 @@
  * chaos driver notice. Only tests can set them: statements are changed in the memory of their own processes, functions in
  * their own schema. A text that is no longer there throws, so that a mistake does not vanish unnoticed.
  *
- * `before` is run first; `functions` are made anew with changes; `statements` change on their way to the database, and so
- * does every statement that contains the SQL fragment `again-sql` of the parts that send deliveries again.
+ * `before` is run first; `functions` are made anew with changes; `statements` change on their way to the database.
  */
 export const plantedBugs = {
   'unfenced-settle': {
@@ -73,13 +72,15 @@ export const plantedBugs = {
   },
   // The head of a blocked lane is gated by the subscription's option of today, and its own gate is told nothing.
   'redrive-strands': {
-    again: [
-      [
-        `set state = (case when r.concurrency_key is null then 'ready'`,
-        `set state = (case when o.concurrency_key is null then 'ready'`,
+    functions: {
+      enter_again: [
+        [
+          `set state = (case when r.concurrency_key is null then 'ready'`,
+          `set state = (case when g.concurrency_key is null then 'ready'`,
+        ],
+        ['from heads h\n  where h.concurrency_key is not null', 'from heads h\n  where false'],
       ],
-      ['from heads h\n    where h.concurrency_key is not null', 'from heads h\n    where false'],
-    ],
+    },
   },
   // A stopped owner of a memory queue goes on from its buffer when it wakes up, whoever has the queue by then.
   'frozen-owner': { frozenOwner: true },
@@ -134,25 +135,10 @@ function functionIn(migrations, name) {
   return text.slice(from, text.indexOf('$$;', opening) + '$$;'.length)
 }
 
-/**
- * The same statement with its changes, if it has any.
- * @param {string} fragment the SQL that `again` changes, as it stands in the product
- */
-export function changeStatement(bug, statement, { schema, fragment }) {
+/** The same statement with its changes, if it has any. */
+export function changeStatement(bug, statement, schema) {
   const fill = (text) => text.replaceAll('__schema__', schema)
-  const again = bug.again && fill(fragment)
-  const changes =
-    again !== undefined && statement.text.includes(again)
-      ? [
-          [
-            again,
-            replaceOnce(
-              again,
-              bug.again.map((pair) => pair.map(fill)),
-            ),
-          ],
-        ]
-      : bug.statements?.[statement.name]?.map((pair) => pair.map(fill))
+  const changes = bug.statements?.[statement.name]?.map((pair) => pair.map(fill))
   if (changes === undefined) return statement
   return { name: `${statement.name}_changed`, text: replaceOnce(statement.text, changes) }
 }

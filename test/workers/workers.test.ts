@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { readAtOnce } from '../../src/core/reader.ts'
-import { wasClockSetBack } from '../../src/engine/shorten-waits.ts'
+import { wasClockSetBackStatement } from '../../src/engine/reclaim-statements.ts'
 import {
   countWorkers,
   listWorkerPage,
@@ -117,9 +117,7 @@ test('whether the clock was set back is asked without going through all workers'
   await db.query(`insert into ${db.schema}.workers (name, seen_at)
     select 'gone:' || n, now() - interval '1 day' from generate_series(1, 20000) as n`)
   await db.query(`analyze ${db.schema}.workers`)
-  const { rows } = await db.query<{ 'QUERY PLAN': string }>(
-    `explain select ${wasClockSetBack.replaceAll('__schema__', db.schema)}`,
-  )
+  const { rows } = await db.query<{ 'QUERY PLAN': string }>(`explain ${wasClockSetBackStatement(db).text}`)
   const plan = rows.map((row) => row['QUERY PLAN']).join('\n')
   expect(plan).toContain('workers_seen_at')
   expect(plan).not.toContain('Seq Scan')
