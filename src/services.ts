@@ -142,7 +142,7 @@ export function createServices({
     prepare: (runs) => notes.read(runs),
   })
   const runner = new Runner({
-    source: memory.beside(source),
+    source,
     pollMs: config.pollMs,
     idlePollMs: config.idlePollMs,
     untilBeat,
@@ -159,7 +159,7 @@ export function createServices({
     notes,
     observe: observers.observePush(hooks),
   })
-  const handlers = new ServedSubscriptions({ core, served, runner, push, memory })
+  const handlers = new ServedSubscriptions({ core, served, source, runner, push, memory })
   listenForRunner({ signals, runner, served })
 
   // Publishing.
@@ -308,7 +308,7 @@ export function createServices({
       await push.start()
       // After listening: what changes from now on is heard.
       await handlers.refresh()
-      await memory.start(handlers.subscriptions)
+      await handlers.openMemoryQueues()
       if (isStopped()) return
       await handlers.recordRecoveries(config.workerId)
       if (!handlers.isEmpty) runner.start()

@@ -17,7 +17,6 @@ import type {
   RemoteWorker,
   SettleResult,
 } from './answers.ts'
-import { PosthornHttpError } from './errors.ts'
 import {
   type CallOptions,
   type CancelFilter,
@@ -33,9 +32,9 @@ import {
   type PublishOptions,
   type Report,
   type SubscribeOptions,
-} from './requests.ts'
-import { Subscribers } from './subscribers.ts'
-import { type Answer, type Call, type ClientOptions, read, readAll, Transport } from './transport.ts'
+} from './call-options.ts'
+import { PosthornHttpError } from './http-error.ts'
+import { Subscribers } from './subscriber-calls.ts'
 import {
   answerWith,
   eventToWire,
@@ -48,7 +47,8 @@ import {
   readPublished,
   toQuery,
   toWire,
-} from './wire.ts'
+} from './translate.ts'
+import { type Answer, type Call, type ClientOptions, read, readAll, Transport } from './transport.ts'
 import { PullWorker, type WorkerHandler, type WorkerOptions } from './worker.ts'
 
 /**

@@ -2,8 +2,8 @@ import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import { integer } from '../domain/subscription.ts'
 import { toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
-import { badAnswer, PosthornHttpError, refusal, unreachable } from './errors.ts'
-import { pageOf } from './wire.ts'
+import { badAnswer, PosthornHttpError, refusal, unreachable } from './http-error.ts'
+import { pageOf } from './translate.ts'
 
 export interface ClientOptions {
   /** Where the server is, such as `http://localhost:8080`. */

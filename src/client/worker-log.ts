@@ -1,4 +1,4 @@
-import type { RunnerObserver } from '../consume/runner.ts'
+import type { RunnerObserver } from '../consume/runner-observer.ts'
 import type { LeasedDelivery } from '../domain/delivery.ts'
 
 /** Where a worker tells what went wrong; pino fits. */

@@ -6,10 +6,10 @@ import type { StoredEvent } from '../domain/stored-event.ts'
 import { integer } from '../domain/subscription.ts'
 import { toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
-import type { Loop } from './loop.ts'
 import type { Transport } from './transport.ts'
 import type { WorkerConfig } from './worker-config.ts'
 import { consoleLog, silentLog, type WorkerLog } from './worker-log.ts'
+import type { Loop } from './worker-loop.ts'
 
 export interface WorkerOptions {
   /** Who this is, in logs and in the list of workers. Default: host and process, else a random one. */
@@ -66,7 +66,9 @@ export class PullWorker {
   async start(): Promise<void> {
     await this.#stopping
     // Loaded only when used: a client that only publishes runs where the loop could not.
-    this.#running ??= import('./loop.ts').then(({ startLoop }) => startLoop(this.#transport, this.#config))
+    this.#running ??= import('./worker-loop.ts').then(({ startLoop }) =>
+      startLoop(this.#transport, this.#config),
+    )
     await this.#running
   }
 

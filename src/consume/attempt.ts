@@ -7,8 +7,9 @@ import { toDetail, toReason } from '../domain/text.ts'
 import { type CallerTransaction, checkTransaction } from '../domain/transaction.ts'
 import { PosthornError } from '../errors.ts'
 import { isConflict } from './conflict.ts'
+import type { HeldRun } from './held-run.ts'
 import { LightAbortSignal } from './light-abort-signal.ts'
-import type { HeldRun, Share } from './share.ts'
+import type { Share } from './share.ts'
 import type { Isolated, Source, Timing } from './source.ts'
 
 /** What a handler can do besides returning and throwing. */

@@ -1,36 +1,9 @@
-import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
+import type { LeasedDelivery } from '../domain/delivery.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
 import { isLimited, type Subscription } from '../domain/subscription.ts'
 import type { RunningAttempt } from './attempt.ts'
+import type { HeldRun } from './held-run.ts'
 import type { Want } from './source.ts'
-
-/** A leased run as the runner holds it. */
-export interface HeldRun {
-  readonly run: LeasedRun
-  readonly lane: boolean
-  /** Monotonic: when the lease was asked for, and until when it surely holds. */
-  readonly leasedAt: number
-  /** By the clock of the database. */
-  readonly leasedAtMs: number
-  holdsUntil: number
-  /** When to renew next. */
-  renewAt: number
-  /** Nobody could say whether it is held, or it is being settled: not to be renewed before this. */
-  notBefore?: number
-  /** Deliveries not yet begun, in order. */
-  readonly waiting: LeasedDelivery[]
-  /** Begun and not yet settled. */
-  underWay: number
-  /** What an operator has cancelled meanwhile. */
-  cancelled: readonly number[]
-  /** What is left of it goes back when nothing of it is under way any more. */
-  goesBack: boolean
-}
-
-/** By the clock of the database, as it was at the lease, and the time that has passed since. */
-export function databaseNowMs({ leasedAtMs, leasedAt }: HeldRun, now: number): number {
-  return leasedAtMs + now - leasedAt
-}
 
 /** Makes an attempt: a handler, or what takes its place. */
 export type MakeAttempt = (event: StoredEvent, attempt: RunningAttempt) => unknown

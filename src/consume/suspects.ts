@@ -1,4 +1,5 @@
-import type { HeldRun, Share } from './share.ts'
+import type { HeldRun } from './held-run.ts'
+import type { Share } from './share.ts'
 
 /**
  * How long a suspect that waits elsewhere keeps the others waiting: until it begins, and from then on. An endpoint that

@@ -122,6 +122,10 @@ export class LeaseSource implements Source {
     )
   }
 
+  async releaseSome(): Promise<void> {
+    // A run in the database can only go back as a whole.
+  }
+
   /** Once: the second time its run may be locked by the very transaction that asks. */
   async isolate(delivery: LeasedDelivery): Promise<Isolated | undefined> {
     const before = this.#isolated.get(delivery)

@@ -3,6 +3,7 @@ import type { HandlerOptions } from '../consume/registration.ts'
 import { defineRegistration, type Registration } from '../consume/registration.ts'
 import type { Runner } from '../consume/runner.ts'
 import { Share } from '../consume/share.ts'
+import type { Source } from '../consume/source.ts'
 import type { Core } from '../core/core.ts'
 import { portionsOf } from '../core/portions.ts'
 import type { Subscription } from '../domain/subscription.ts'
@@ -23,6 +24,8 @@ const vacantMsMin = 30_000
 export interface ServedSubscriptionsNeeds {
   readonly core: Pick<Core, 'db' | 'log' | 'signals'>
   readonly served: Served
+  /** Leases from the database. */
+  readonly source: Source
   readonly runner: Runner
   readonly push: Push
   readonly memory: Memory
@@ -38,6 +41,7 @@ export class ServedSubscriptions {
   readonly #taken = new Set<number>()
   readonly #registrationOf = new Map<number, Registration>()
   #all: readonly Subscription[] = []
+  #usesMemory = false
   /** Some queue has a limit, whoever serves it. */
   isAnyLimited = false
 
@@ -86,19 +90,39 @@ export class ServedSubscriptions {
    * database by now, or one that no process has in memory any more.
    */
   async #takeUp(subscriptions: readonly Subscription[]): Promise<void> {
-    const { served, runner, memory } = this.#needs
+    const { served, runner } = this.#needs
     for (const subscription of subscriptions) {
       const { no, storage } = subscription
       if (!this.#registrationOf.has(no)) continue
       const isTaken = this.#taken.has(no)
       if (storage === 'database' && !isTaken) continue
-      const vacantMs = isTaken ? 0 : vacantMsMin
-      if (storage === 'memory' && !(await memory.takeUp(subscription, { vacantMs }))) continue
+      if (storage === 'memory' && !(await this.#takeUpQueue(subscription, isTaken ? 0 : vacantMsMin)))
+        continue
       this.#taken.delete(no)
       this.#givenUp.delete(no)
       served.set(subscription)
       runner.resume(await this.#shareOf(subscription))
     }
+  }
+
+  async #takeUpQueue(subscription: Subscription, vacantMs: number): Promise<boolean> {
+    this.#useMemory()
+    return this.#needs.memory.takeUp(subscription, { vacantMs })
+  }
+
+  /** Claims and loads the memory queues of what has a handler here. */
+  async openMemoryQueues(): Promise<void> {
+    const { subscriptions } = this
+    if (subscriptions.some(({ storage }) => storage === 'memory')) this.#useMemory()
+    await this.#needs.memory.start(subscriptions)
+  }
+
+  /** From now on the runner leases from memory as well. A process that never wants a memory queue knows only the database. */
+  #useMemory(): void {
+    if (this.#usesMemory) return
+    this.#usesMemory = true
+    const { runner, memory, source } = this.#needs
+    runner.use(memory.beside(source))
   }
 
   /** Makes the subscriptions what their handlers want. */

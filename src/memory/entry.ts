@@ -1,8 +1,8 @@
-import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
+import type { LeasedDelivery, LeasedRun, MemoryTerms } from '../domain/delivery.ts'
 import { type StoredEvent, youngCopy } from '../domain/stored-event.ts'
 import type { Adoption } from './adoption.ts'
 import type { Fifo } from './fifo.ts'
-import type { MemoryQueue } from './queue.ts'
+import type { MemoryQueue } from './memory-queue.ts'
 
 /** A delivery that a memory queue owes. */
 export interface Entry {
@@ -56,8 +56,25 @@ export interface Lane {
 }
 
 /** An entry, leased. */
-export interface MemoryDelivery extends LeasedDelivery {
+export class MemoryDelivery implements LeasedDelivery {
+  run: LeasedRun
+  readonly event: StoredEvent
+  readonly attempt: number
+  readonly failures: number
   readonly entry: Entry
+
+  constructor(run: MemoryRun, entry: Entry) {
+    this.run = run
+    this.event = youngCopy(entry.event)
+    this.attempt = entry.attempts + 1
+    this.failures = entry.failures
+    this.entry = entry
+  }
+
+  /** The settlement may have to wait until the queue is moved to the database. */
+  get settlesAlone(): boolean {
+    return this.entry.adoption !== null
+  }
 }
 
 export class MemoryRun implements LeasedRun {
@@ -66,6 +83,7 @@ export class MemoryRun implements LeasedRun {
   readonly laneKey: string | null
   readonly suspect: boolean
   readonly leasedUntil: Date
+  readonly memory: MemoryTerms
   readonly deliveries: MemoryDelivery[] = []
 
   constructor(queue: MemoryQueue, id: number, leasedUntil: Date, first: Entry) {
@@ -74,6 +92,7 @@ export class MemoryRun implements LeasedRun {
     this.leasedUntil = leasedUntil
     this.laneKey = first.lane?.key ?? null
     this.suspect = first.isSuspect
+    this.memory = queue.terms
   }
 
   get subscription(): number {
@@ -85,10 +104,9 @@ export class MemoryRun implements LeasedRun {
   }
 
   add(entry: Entry): void {
-    const { event, attempts, failures } = entry
     entry.state = 'out'
     entry.run = this
-    this.deliveries.push({ run: this, event: youngCopy(event), attempt: attempts + 1, failures, entry })
+    this.deliveries.push(new MemoryDelivery(this, entry))
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Signals } from '../core/signals.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
 import { laneName } from './draw-memory.ts'
-import type { MemoryQueue } from './queue.ts'
+import type { MemoryQueue } from './memory-queue.ts'
 
 export interface HeldBackOptions {
   readonly queue: (no: number) => MemoryQueue | undefined

@@ -4,11 +4,11 @@ import type { NewEvent } from '../domain/event.ts'
 import { isLimited, type Subscription } from '../domain/subscription.ts'
 import { type Published, toStored } from '../engine/publish.ts'
 import { PosthornError } from '../errors.ts'
-import type { MemoryClock } from './clock.ts'
 import { type Draw, drawMemory, laneName, type MemoryRoute } from './draw-memory.ts'
 import type { HeldBack } from './held-back.ts'
+import type { MemoryClock } from './memory-clock.ts'
+import type { MemoryQueue } from './memory-queue.ts'
 import type { Persister } from './persister.ts'
-import type { MemoryQueue } from './queue.ts'
 import { type LaneKeys, routeMemory } from './route-memory.ts'
 
 export interface OpenQueue {

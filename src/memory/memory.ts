@@ -4,18 +4,18 @@ import type { Subscription } from '../domain/subscription.ts'
 import { readClock } from '../engine/clock.ts'
 import type { Checkpoint } from '../queues/checkpoints.ts'
 import { releaseMemory } from './claim-memory.ts'
-import { MemoryClock } from './clock.ts'
 import type { Entry } from './entry.ts'
 import { HeldBack } from './held-back.ts'
 import { moveLeftQueues } from './left-queues.ts'
+import { MemoryClock } from './memory-clock.ts'
 import { MemoryIntake, type OpenQueue } from './memory-intake.ts'
 import type { MemoryOptions } from './memory-options.ts'
+import type { MemoryQueue } from './memory-queue.ts'
+import { MemorySource } from './memory-source.ts'
 import { forgetMemory } from './move-memory.ts'
 import { moveAway } from './moving.ts'
 import { moveQueue, type OpeningOptions, openQueue, type Patience, unlessTaken } from './opening.ts'
 import { Persister } from './persister.ts'
-import type { MemoryQueue } from './queue.ts'
-import { MemorySource } from './source.ts'
 import { SplitSource } from './split-source.ts'
 import { Timer } from './timer.ts'
 import { type MemoryView, viewOf } from './view.ts'
@@ -95,10 +95,16 @@ export class Memory {
     return [...this.#queues.values()].map(({ queue }) => viewOf(queue))
   }
 
-  /** Undefined: it is not here. */
-  get(subscription: number): MemoryView | undefined {
-    const open = this.#queues.get(subscription)
+  /** A queue by its name; undefined: it is not here. */
+  get(name: string): MemoryView | undefined {
+    const open = this.#named(name)
     return open && viewOf(open.queue)
+  }
+
+  /** If a subscription has ended and another one has its name now, the newer of them. */
+  #named(name: string): OpenQueue | undefined {
+    const named = [...this.#queues.values()].filter(({ queue }) => queue.subscription.name === name)
+    return named.sort((a, b) => a.queue.subscription.no - b.queue.subscription.no).at(-1)
   }
 
   /** Claims and loads those of these that are kept in memory; what others have left there goes to the database. */
@@ -141,8 +147,8 @@ export class Memory {
   }
 
   /** Writes all that has happened so far, and records how far the queue has come; undefined: it is not here. */
-  async checkpoint(subscription: number): Promise<Checkpoint | undefined> {
-    return this.#queues.get(subscription)?.persister.checkpoint('requested')
+  async checkpoint(name: string): Promise<Checkpoint | undefined> {
+    return this.#named(name)?.persister.checkpoint('requested')
   }
 
   /** Resolves when all that has happened so far is written. */

@@ -7,10 +7,10 @@ import { type AdoptedRun, findAdopted } from './adopted-memory.ts'
 import { Adoption } from './adoption.ts'
 import { releaseMemory } from './claim-memory.ts'
 import type { MemoryDelivery } from './entry.ts'
+import type { MemoryQueue } from './memory-queue.ts'
 import { keepWhile, type MovedQueue, moveLanes, moveUnderWay } from './move-lanes.ts'
 import type { MemoryToken } from './move-memory.ts'
 import type { Persister } from './persister.ts'
-import type { MemoryQueue } from './queue.ts'
 
 export interface MovingOptions {
   readonly db: Database

@@ -16,8 +16,8 @@ import {
 } from './claim-memory.ts'
 import type { Entry } from './entry.ts'
 import { type LoadedDelivery, loadMemory } from './load-memory.ts'
+import { MemoryQueue, type MemoryQueueOptions } from './memory-queue.ts'
 import { keepWhile, moveLanes } from './move-lanes.ts'
-import { MemoryQueue, type MemoryQueueOptions } from './queue.ts'
 import { beginRecovery, endRecovery } from './recover-memory.ts'
 
 export interface OpeningOptions extends Pick<MemoryQueueOptions, 'now' | 'emptied'> {

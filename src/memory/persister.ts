@@ -2,12 +2,12 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Database } from '../db/database.ts'
 import type { Checkpoint } from '../queues/checkpoints.ts'
 import { type CheckpointRequest, checkpointMemory } from './checkpoint-memory.ts'
-import type { MemoryClock } from './clock.ts'
 import { compactMemory } from './compact-memory.ts'
 import type { Entry } from './entry.ts'
 import type { Page } from './ledger.ts'
+import type { MemoryClock } from './memory-clock.ts'
+import type { MemoryQueue } from './memory-queue.ts'
 import { type MemoryState, persistMemory } from './persist-memory.ts'
-import type { MemoryQueue } from './queue.ts'
 
 export interface PersisterOptions {
   readonly db: Database

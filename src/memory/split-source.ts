@@ -10,12 +10,12 @@ import type {
   Want,
 } from '../consume/source.ts'
 import type { Signals } from '../core/signals.ts'
-import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
+import type { LeasedDelivery, LeasedRun, MemoryTerms } from '../domain/delivery.ts'
 import type { CallerTransaction } from '../domain/transaction.ts'
 import { adoptedOf, isAdopted, movedOf } from './adoption.ts'
 import { type MemoryDelivery, MemoryRun } from './entry.ts'
-import type { MemoryQueue } from './queue.ts'
-import type { MemorySource } from './source.ts'
+import type { MemoryQueue } from './memory-queue.ts'
+import type { MemorySource } from './memory-source.ts'
 
 export interface SplitSourceOptions {
   readonly memory: MemorySource
@@ -50,7 +50,7 @@ export class SplitSource implements Source {
     const now = performance.now()
     const wants = allWants.filter(({ subscription }) => this.#isOurs(subscription, now))
     if (wants.length === 0) return { runs: [], again: false }
-    const runs = memory.take(wants)
+    const runs = memory.lease(wants)
     if (runs.length === 0 && this.#asking === undefined) return this.#leaseStored(wants, now)
     if (runs.length === 0) {
       await this.#asking
@@ -82,7 +82,18 @@ export class SplitSource implements Source {
     const outdated = runs.filter((run) => isOutdated(run, askedAt))
     // Some of them may be as they were: nobody here goes on with them.
     if (outdated.length > 0) await database.release(outdated)
-    return { runs: runs.filter((run) => !outdated.includes(run)), again }
+    const current = runs.filter((run) => !outdated.includes(run))
+    for (const run of current) run.memory = this.#termsOf(run)
+    return { runs: current, again }
+  }
+
+  /** Also for a run of the database: another process may have older events of the same lane in memory. */
+  #termsOf(run: LeasedRun): MemoryTerms {
+    return {
+      settlesInMemory: false,
+      mayBegin: (now) => this.#isOurs(run.subscription, now),
+      holdsBack: () => this.#options.holdsBack(run),
+    }
   }
 
   #withToken(want: Want): Want {
@@ -92,14 +103,14 @@ export class SplitSource implements Source {
 
   async peek(subscriptions: readonly number[]): Promise<boolean> {
     const { memory, database } = this.#options
-    return (await memory.peek(subscriptions)) || database.peek(subscriptions)
+    return memory.hasReady(subscriptions) || database.peek(subscriptions)
   }
 
   async settle(settlements: readonly SettleDelivery[]): Promise<readonly SettleAnswer[]> {
-    // Those of one kind come together: see settlesApart.
+    // The runner settles runs in memory apart from stored ones.
     const [first] = settlements
     const { memory, database } = this.#options
-    if (first === undefined || !this.settlesApart(first.delivery.run)) return database.settle(settlements)
+    if (!(first?.delivery.run instanceof MemoryRun)) return database.settle(settlements)
     if (!settlements.some(({ delivery }) => isAdopted(delivery))) {
       const answers = await memory.settle(settlements)
       if (!answers.includes('lost')) return answers
@@ -122,24 +133,6 @@ export class SplitSource implements Source {
         ? await memory.settle([settlement])
         : await database.settle([{ ...settlement, delivery: adopted }])
     return answer as SettleAnswer
-  }
-
-  /** Its settlement may have to wait for the move of its queue. */
-  settlesAlone(delivery: LeasedDelivery): boolean {
-    return delivery.run instanceof MemoryRun && isAdopted(delivery)
-  }
-
-  settlesApart(run: LeasedRun): boolean {
-    return run instanceof MemoryRun
-  }
-
-  holdsBack(run: LeasedRun): boolean {
-    return !this.settlesApart(run) && this.#options.holdsBack(run)
-  }
-
-  /** Also for a run of the database: another process may have older events of the same lane in memory. */
-  mayBegin(run: LeasedRun, now: number): boolean {
-    return run instanceof MemoryRun ? run.queue.hold.isOurs(now) : this.#isOurs(run.subscription, now)
   }
 
   #isOurs(subscription: number, now: number): boolean {
@@ -190,7 +183,7 @@ export class SplitSource implements Source {
     const { memory, database } = this.#options
     const [inMemory, stored] = split(deliveries, ({ run }) => run)
     await memory.releaseSome(inMemory)
-    if (stored.length > 0) await database.releaseSome?.(stored)
+    if (stored.length > 0) await database.releaseSome(stored)
   }
 
   /** The runner goes on with the run that it knows: an adopted delivery is alone in its run, or the head of a lane. */

@@ -1,6 +1,6 @@
 import type { StoredEvent } from '../domain/stored-event.ts'
 import type { Subscription } from '../domain/subscription.ts'
-import type { MemoryQueue } from './queue.ts'
+import type { MemoryQueue } from './memory-queue.ts'
 
 /** What can be seen of a memory queue in the process that has it. */
 export interface MemoryView {

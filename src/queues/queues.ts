@@ -85,7 +85,7 @@ export class Queues {
   /** Records its state now. */
   async checkpoint(name: string): Promise<Checkpoint> {
     const { no, storage } = await this.#subscriptions.current(name)
-    if (storage === 'memory') return this.#checkpointMemory(no, name)
+    if (storage === 'memory') return this.#checkpointMemory(name)
     const { checkpoints } = await checkpoint(this.#db, { queues: [no], reason: 'requested' })
     const [made] = checkpoints
     if (made === undefined) throw notFound(name)
@@ -93,8 +93,8 @@ export class Queues {
   }
 
   /** Only the process that has it knows its state. */
-  async #checkpointMemory(no: number, name: string): Promise<Checkpoint> {
-    const made = await this.#memory.checkpoint(no)
+  async #checkpointMemory(name: string): Promise<Checkpoint> {
+    const made = await this.#memory.checkpoint(name)
     if (made === undefined) throw new PosthornError('QUEUE_ELSEWHERE', { queue: name })
     return made
   }

@@ -1,5 +1,5 @@
 import type { LeasedDelivery } from '../domain/delivery.ts'
-import { PosthornHttpError } from './errors.ts'
+import { PosthornHttpError } from './http-error.ts'
 
 export interface HoldWatchOptions {
   /** What is in hand and has not begun. */

@@ -1,4 +1,5 @@
 import type { Want } from '../consume/source.ts'
+import type { MemoryTerms } from '../domain/delivery.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import {
@@ -43,6 +44,12 @@ export class MemoryQueue {
   readonly token: number
   readonly ledger: Ledger
   readonly hold: Hold
+  /** What the runner keeps to with the runs of this queue. */
+  readonly terms: MemoryTerms = {
+    settlesInMemory: true,
+    mayBegin: (now) => this.hold.isOurs(now),
+    holdsBack: () => false,
+  }
   /** All of it is written, and is being moved to the database: nothing more is written from here. */
   isMoving = false
   readonly #now: () => number

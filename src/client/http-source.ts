@@ -9,12 +9,12 @@ import type {
 } from '../consume/source.ts'
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
 import { PosthornError } from '../errors.ts'
-import { PosthornHttpError } from './errors.ts'
+import { PosthornHttpError } from './http-error.ts'
 import { Leasing, type LeasingOptions, limitMax } from './leasing.ts'
-import { portionsOf } from './portions.ts'
 import type { RemoteDelivery, RemoteRun } from './remote-run.ts'
+import { portionsOf } from './settle-calls.ts'
+import { toWire } from './translate.ts'
 import { read } from './transport.ts'
-import { toWire } from './wire.ts'
 
 export interface HttpSourceOptions extends LeasingOptions {
   /** The server has buried it instead of trying again. */
@@ -56,8 +56,9 @@ export class HttpSource implements Source {
     return this.#leasing.lease(wants[0] as Want)
   }
 
-  acquitted(): void {
-    this.#leasing.acquitted()
+  /** No suspect is in hand any more: the next one may be leased. */
+  suspectsCleared(): void {
+    this.#leasing.suspectsCleared()
   }
 
   /** The long poll has the last word: it is as cheap as asking. */

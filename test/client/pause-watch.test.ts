@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { PosthornHttpError } from '../../src/client/errors.ts'
-import { HoldWatch } from '../../src/client/hold-watch.ts'
+import { PosthornHttpError } from '../../src/client/http-error.ts'
+import { HoldWatch } from '../../src/client/pause-watch.ts'
 import type { LeasedDelivery } from '../../src/domain/delivery.ts'
 
 beforeEach(() => void vi.useFakeTimers())

@@ -2,9 +2,9 @@ import { Runner } from '../consume/runner.ts'
 import { Share } from '../consume/share.ts'
 import { defineQueue } from '../domain/queue.ts'
 import type { Subscription } from '../domain/subscription.ts'
-import { PosthornHttpError } from './errors.ts'
-import { HoldWatch } from './hold-watch.ts'
-import { HttpSource } from './source.ts'
+import { PosthornHttpError } from './http-error.ts'
+import { HttpSource } from './http-source.ts'
+import { HoldWatch } from './pause-watch.ts'
 import type { Transport } from './transport.ts'
 import type { WorkerConfig } from './worker-config.ts'
 import { describe, observeWorker } from './worker-log.ts'
@@ -39,7 +39,10 @@ export function startLoop(transport: Transport, config: WorkerConfig): Loop {
   const observe = observeWorker(log)
   const { promise: refused, trouble } = firstRefusal()
   const runner = new Runner({
-    ...{ source, pollMs, idlePollMs },
+    source,
+    pollMs,
+    idlePollMs,
+    suspectsCleared: () => source.suspectsCleared(),
     observe: {
       ...observe,
       trouble(error, doing) {

@@ -3,10 +3,8 @@ import type {
   Completion,
   HeldLease,
   Isolated,
-  LeaseAnswer,
   SettleAnswer,
   SettleDelivery,
-  Source,
   Want,
 } from '../consume/source.ts'
 import type { Database } from '../db/database.ts'
@@ -15,7 +13,6 @@ import type { CallerTransaction } from '../domain/transaction.ts'
 import { checkSnapshot, markNow } from '../engine/snapshot.ts'
 import { isMoving } from './adoption.ts'
 import { type BuryMemoryRequest, buryMemory } from './bury-memory.ts'
-import type { MemoryClock } from './clock.ts'
 import {
   awaitMemoryCompletion,
   completeMemoryIn,
@@ -24,8 +21,9 @@ import {
 } from './complete-memory.ts'
 import { type Entry, isOutWith, type MemoryDelivery, type MemoryRun } from './entry.ts'
 import { markMemory } from './mark-memory.ts'
+import type { MemoryClock } from './memory-clock.ts'
+import type { MemoryQueue } from './memory-queue.ts'
 import type { Persister } from './persister.ts'
-import type { MemoryQueue } from './queue.ts'
 
 export interface MemorySourceOptions {
   readonly db: Database
@@ -46,19 +44,15 @@ export type MemoryBurial = Pick<
 >
 
 /** The memory's end of the runner: nothing waits for the database but burials and what settles in a transaction. */
-export class MemorySource implements Source {
+export class MemorySource {
   readonly #options: MemorySourceOptions
 
   constructor(options: MemorySourceOptions) {
     this.#options = options
   }
 
-  async lease(wants: readonly Want[]): Promise<LeaseAnswer> {
-    return { runs: this.take(wants), again: false }
-  }
-
-  /** The same, at once. */
-  take(wants: readonly Want[]): MemoryRun[] {
+  /** At most what is wanted, oldest first. */
+  lease(wants: readonly Want[]): MemoryRun[] {
     const { queue, leased, due } = this.#options
     const runs: MemoryRun[] = []
     for (const want of wants) {
@@ -74,7 +68,7 @@ export class MemorySource implements Source {
     return runs
   }
 
-  async peek(subscriptions: readonly number[]): Promise<boolean> {
+  hasReady(subscriptions: readonly number[]): boolean {
     return subscriptions.some((no) => {
       const queue = this.#options.queue(no)
       return queue?.hasReady && queue.hold.isOurs(performance.now())
