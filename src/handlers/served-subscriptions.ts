@@ -6,6 +6,7 @@ import { Share } from '../consume/share.ts'
 import type { Source } from '../consume/source.ts'
 import type { Core } from '../core/core.ts'
 import { portionsOf } from '../core/portions.ts'
+import { Refresher } from '../core/refresher.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import { PosthornError } from '../errors.ts'
 import type { Memory } from '../memory/memory.ts'
@@ -22,7 +23,6 @@ const recordedMax = 500
 const vacantMsMin = 30_000
 
 export interface ServedSubscriptionsNeeds {
-  readonly core: Pick<Core, 'db' | 'log' | 'signals'>
   readonly served: Served
   /** Leases from the database. */
   readonly source: Source
@@ -33,7 +33,9 @@ export interface ServedSubscriptionsNeeds {
 
 /** The subscriptions that this process serves: those it has handlers for, and the webhooks if it sends them. */
 export class ServedSubscriptions {
+  readonly #core: Pick<Core, 'db' | 'log' | 'workerId'>
   readonly #needs: ServedSubscriptionsNeeds
+  readonly #refresher: Refresher
   readonly #registrations = new Map<string, Registration>()
   /** Those of them that have ended, or that another process has now. Nothing of theirs begins here, but what is under way is known. */
   readonly #givenUp = new Set<number>()
@@ -45,9 +47,14 @@ export class ServedSubscriptions {
   /** Some queue has a limit, whoever serves it. */
   isAnyLimited = false
 
-  constructor(needs: ServedSubscriptionsNeeds) {
+  constructor(core: Core, needs: ServedSubscriptionsNeeds) {
+    const { signals, trouble } = core
+    this.#core = core
     this.#needs = needs
-    needs.core.signals.on('queueTaken', (no) => this.#loseTo(no))
+    this.#refresher = new Refresher({ read: () => this.refresh(), trouble })
+    signals.on('queueTaken', (no) => this.#loseTo(no))
+    signals.on('subscriptionsChanged', () => this.refreshSoon())
+    signals.on('reconnected', () => this.refreshSoon())
   }
 
   /** By number, those that have a handler here. */
@@ -133,7 +140,7 @@ export class ServedSubscriptions {
   /** The last start's options win, also here: another process may have started with others meanwhile. */
   async refresh(): Promise<void> {
     const { served, runner, push, memory } = this.#needs
-    const { db } = this.#needs.core
+    const { db } = this.#core
     // Before the list is read: a handler whose subscription is made meanwhile is not on it.
     const handled = this.handled
     const subscriptions = await listSubscriptions(db)
@@ -154,9 +161,18 @@ export class ServedSubscriptions {
     await this.#takeUp(subscriptions)
   }
 
+  refreshSoon(): void {
+    this.#refresher.soon()
+  }
+
+  /** Resolves when no refresh is under way, and none will be. */
+  stop(): Promise<void> {
+    return this.#refresher.stop()
+  }
+
   /** Records what this start found unfinished. It can do without: a failure is only logged. */
-  async recordRecoveries(worker: string): Promise<void> {
-    const { db, log } = this.#needs.core
+  async recordRecoveries(): Promise<void> {
+    const { db, log, workerId: worker } = this.#core
     try {
       for (const queues of this.#recorded) {
         for (const found of await recordRecoveries(db, { queues, worker })) {
@@ -171,7 +187,7 @@ export class ServedSubscriptions {
 
   /** Records how far the queues have come. */
   async recordCheckpoints(): Promise<void> {
-    for (const queues of this.#recorded) await checkpoint(this.#needs.core.db, { queues, reason: 'stop' })
+    for (const queues of this.#recorded) await checkpoint(this.#core.db, { queues, reason: 'stop' })
   }
 
   /** The queues that this process serves, and those that are pulled from anywhere, in portions. */
@@ -185,7 +201,7 @@ export class ServedSubscriptions {
   async #subscribe(registration: Registration): Promise<void> {
     const { definition } = registration
     const { served, runner } = this.#needs
-    const { db, log } = this.#needs.core
+    const { db, log } = this.#core
     const { subscription, before } = await upsertSubscription(db, definition)
     if (before !== undefined && !sameDefinition(before, subscription)) {
       log.warn(

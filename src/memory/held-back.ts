@@ -1,10 +1,10 @@
 import type { Signals } from '../core/signals.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
 import { laneName } from './draw-memory.ts'
-import type { MemoryQueue } from './memory-queue.ts'
+import type { OpenQueues } from './open-queues.ts'
 
 export interface HeldBackOptions {
-  readonly queue: (no: number) => MemoryQueue | undefined
+  readonly queues: OpenQueues
   readonly signals: Pick<Signals, 'emit'>
 }
 
@@ -32,7 +32,7 @@ export class HeldBack {
 
   /** Whether a run of the database has to wait. */
   holds(run: LeasedRun): boolean {
-    const queue = this.#options.queue(run.subscription)
+    const queue = this.#options.queues.get(run.subscription)?.queue
     if (queue === undefined || run.laneKey === null) return false
     // It may not begin either, and goes back to the database.
     if (!queue.hold.isOurs(performance.now())) return false

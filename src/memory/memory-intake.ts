@@ -8,18 +8,13 @@ import { type Draw, drawMemory, laneName, type MemoryRoute } from './draw-memory
 import type { HeldBack } from './held-back.ts'
 import type { MemoryClock } from './memory-clock.ts'
 import type { MemoryQueue } from './memory-queue.ts'
-import type { Persister } from './persister.ts'
+import type { OpenQueue, OpenQueues } from './open-queues.ts'
 import { type LaneKeys, routeMemory } from './route-memory.ts'
 
-export interface OpenQueue {
-  readonly queue: MemoryQueue
-  readonly persister: Persister
-}
-
-export interface DoorOptions {
+export interface MemoryIntakeOptions {
   readonly db: Database
   readonly clock: MemoryClock
-  readonly queues: ReadonlyMap<number, OpenQueue>
+  readonly queues: OpenQueues
   readonly heldBack: HeldBack
   /** Another process has the queue. */
   readonly lost: (queue: MemoryQueue) => void
@@ -45,11 +40,11 @@ const retryAfterSeconds = 1
  * share one look at the database, which says whether what is known of the routes is still so, and draws their ids.
  */
 export class MemoryIntake {
-  readonly #options: DoorOptions
+  readonly #options: MemoryIntakeOptions
   readonly #known: Known = { version: 0, routes: new Map() }
   readonly #batcher: Batcher<readonly NewEvent[], Verdict>
 
-  constructor(options: DoorOptions) {
+  constructor(options: MemoryIntakeOptions) {
     this.#options = options
     this.#batcher = new Batcher({
       flush: (calls) => this.#flush(calls),

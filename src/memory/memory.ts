@@ -1,19 +1,22 @@
 import type { Source } from '../consume/source.ts'
+import type { Core } from '../core/core.ts'
 import { atMost } from '../core/stop-each.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import { readClock } from '../engine/clock.ts'
+import { newToken } from '../engine/lease-tokens.ts'
 import type { Checkpoint } from '../queues/checkpoints.ts'
 import { releaseMemory } from './claim-memory.ts'
 import type { Entry } from './entry.ts'
 import { HeldBack } from './held-back.ts'
 import { moveLeftQueues } from './left-queues.ts'
 import { MemoryClock } from './memory-clock.ts'
-import { MemoryIntake, type OpenQueue } from './memory-intake.ts'
-import type { MemoryOptions } from './memory-options.ts'
+import { MemoryIntake } from './memory-intake.ts'
+import type { MemoryObserver } from './memory-observer.ts'
 import type { MemoryQueue } from './memory-queue.ts'
 import { MemorySource } from './memory-source.ts'
 import { forgetMemory } from './move-memory.ts'
 import { moveAway } from './moving.ts'
+import type { OpenQueue } from './open-queues.ts'
 import { moveQueue, type OpeningOptions, openQueue, type Patience, unlessTaken } from './opening.ts'
 import { Persister } from './persister.ts'
 import { SplitSource } from './split-source.ts'
@@ -30,7 +33,8 @@ type Leaving = 'give up' | 'move' | 'forget'
 /** The memory queues of this process: claimed and loaded at the start, persisted beside the work, given up at the end. */
 export class Memory {
   readonly intake: MemoryIntake
-  readonly #options: MemoryOptions
+  readonly #core: Core
+  readonly #observe: MemoryObserver
   readonly #clock = new MemoryClock()
   readonly #queues = new Map<number, OpenQueue>()
   readonly #heldBack: HeldBack
@@ -46,44 +50,32 @@ export class Memory {
   #ticker: NodeJS.Timeout | undefined
   #isStarted = false
 
-  constructor(options: MemoryOptions) {
-    const { db, worker, leased, signals } = options
-    this.#options = options
-    const queue = (no: number) => this.#queues.get(no)?.queue
-    this.#heldBack = new HeldBack({ queue, signals })
-    this.#timer = new Timer({ now: () => this.#clock.now(), fire: () => signals.emit('wakeHandlers') })
-    this.#source = new MemorySource({
-      ...{ db, worker, leased, queue, clock: this.#clock },
-      persister: (one) => (this.#queues.get(one.subscription.no) as OpenQueue).persister,
-      due: (atMs) => this.#timer.at(atMs),
-      gaveUp: (no, laneKey) => this.#heldBack.giveUp(no, laneKey),
-    })
-    this.intake = new MemoryIntake({
-      ...{ db, clock: this.#clock, queues: this.#queues, heldBack: this.#heldBack },
-      lost: (one) => this.#lose(one),
-    })
+  constructor(core: Core, observe: MemoryObserver) {
+    const { db, signals } = core
+    this.#core = core
+    this.#observe = observe
+    const [queues, clock] = [this.#queues, this.#clock]
+    this.#timer = new Timer({ now: () => clock.now(), fire: () => signals.emit('wakeHandlers') })
+    this.#heldBack = new HeldBack({ queues, signals })
+    const parts = { queues, clock, heldBack: this.#heldBack }
+    this.#source = new MemorySource({ ...core, ...parts, timer: this.#timer })
+    this.intake = new MemoryIntake({ db, ...parts, lost: (queue) => this.#lose(queue) })
   }
 
-  /** Both sources as one. */
+  /** A source that leases from memory and from the database. */
   beside(database: Source): Source {
-    return new SplitSource({
-      ...this.#options,
-      memory: this.#source,
-      database,
-      queue: (no) => this.#queues.get(no)?.queue,
-      holdsBack: (run) => this.#heldBack.holds(run),
-      isOutdated: (run, askedAt) => this.#heldBack.isOutdated(run, askedAt),
-    })
+    const [memory, queues, heldBack] = [this.#source, this.#queues, this.#heldBack]
+    return new SplitSource({ ...this.#core, memory, database, queues, heldBack })
   }
 
-  /** By number, those that are here. */
+  /** The numbers of the subscriptions whose queues are here. */
   get here(): number[] {
     return [...this.#queues.values()]
       .filter(({ queue }) => !queue.isLost)
       .map(({ queue }) => queue.subscription.no)
   }
 
-  /** By which this process can lease what is stored of its queues. */
+  /** The tokens by which this process can lease what is stored of its queues. */
   get tokens(): number[] {
     const now = performance.now()
     return [...this.#queues.values()]
@@ -129,7 +121,7 @@ export class Memory {
 
   /** Asks the database for the time: retries are due by it. */
   async sync(): Promise<void> {
-    this.#clock.set(await readClock(this.#options.db))
+    this.#clock.set(await readClock(this.#core.db))
   }
 
   /** The subscriptions as they are now: some may be gone, or kept elsewhere. */
@@ -177,16 +169,16 @@ export class Memory {
   }
 
   async #open(subscription: Subscription, patience?: Patience): Promise<void> {
-    const { db, persisted, trouble, recovered: tell, newToken, workerId, signals } = this.#options
-    const opening = this.#opening(subscription, newToken(), workerId)
-    const { queue, recovered, exhausted } = await openQueue(subscription, opening, patience)
+    const opened = await openQueue(subscription, this.#opening(subscription.no), patience)
+    const { queue, recovered, exhausted } = opened
     const persister = new Persister(queue, {
-      ...{ db, trouble, clock: this.#clock, regained: () => signals.emit('wakeHandlers') },
-      lost: (one) => this.#lose(one),
-      persisted: (_, ms) => persisted(ms),
+      ...this.#core,
+      clock: this.#clock,
+      persisted: (ms) => this.#observe.persisted(ms),
+      lost: () => this.#lose(queue),
     })
     this.#queues.set(subscription.no, { queue, persister })
-    if (recovered > 0) tell(subscription.name, recovered)
+    if (recovered > 0) this.#observe.recovered(subscription.name, recovered)
     if (queue.nextDueAtMs !== null) this.#timer.at(queue.nextDueAtMs)
     for (const entry of exhausted) await this.#buryLoaded(queue, entry)
   }
@@ -199,19 +191,21 @@ export class Memory {
     if ((await this.#source.bury(queue, entry, burial)) !== 'settled') return
     const { name, onExhausted } = queue.subscription
     const stopsLane = onExhausted === 'block' ? (entry.lane?.key ?? null) : null
-    this.#options.buried({ subscription: name, eventId: event.id, type: event.type, reason, stopsLane })
+    this.#observe.buried({ subscription: name, eventId: event.id, type: event.type, reason, stopsLane })
   }
 
   async #move(subscription: Subscription): Promise<void> {
-    const { newToken, workerId, recovered } = this.#options
-    const moved = await moveQueue(subscription, this.#opening(subscription, newToken(), workerId))
-    if (moved > 0) recovered(subscription.name, moved)
+    const moved = await moveQueue(subscription, this.#opening(subscription.no))
+    if (moved > 0) this.#observe.recovered(subscription.name, moved)
   }
 
   /** For upkeep: see `moveLeftQueues`. */
   moveLeft(): Promise<boolean> {
-    const { db, newToken, workerId, recovered } = this.#options
-    return moveLeftQueues({ db, recovered, opening: (no) => this.#opening({ no }, newToken(), workerId) })
+    return moveLeftQueues({
+      db: this.#core.db,
+      recovered: (name, events) => this.#observe.recovered(name, events),
+      opening: (no) => this.#opening(no),
+    })
   }
 
   /** Takes up a queue that another process had, if nobody has had it for so long. */
@@ -223,10 +217,11 @@ export class Memory {
     return true
   }
 
-  #opening({ no }: Pick<Subscription, 'no'>, token: number, worker: string): OpeningOptions {
+  #opening(subscription: number): OpeningOptions {
+    const { db, workerId: worker } = this.#core
     return {
-      db: this.#options.db,
-      claim: { subscription: no, token, worker },
+      db,
+      claim: { subscription, token: newToken(), worker },
       leaving: this.#leaving.signal,
       now: () => this.#clock.now(),
       emptied: () => this.#heldBack.look(),
@@ -254,7 +249,7 @@ export class Memory {
   }
 
   async #closeOnce(queue: MemoryQueue, how: Leaving): Promise<void> {
-    const { db, trouble, workerId: worker, signals } = this.#options
+    const { db, trouble, workerId: worker, signals } = this.#core
     const { no: subscription } = queue.subscription
     const { persister } = this.#queues.get(subscription) as OpenQueue
     const claim = { subscription, token: queue.token, worker }
@@ -269,9 +264,8 @@ export class Memory {
       queue.hold.lose()
       await releaseMemory(db, claim)
     } catch (error) {
-      trouble(error, 'giving a memory queue up')
-      const { name } = queue.subscription
-      if (queue.ledger.unsaved > 0) this.#options.dropped(name, queue.ledger.unsaved)
+      trouble(error, 'giving up a memory queue')
+      if (queue.ledger.unsaved > 0) this.#observe.dropped(queue.subscription.name, queue.ledger.unsaved)
     } finally {
       if (this.#queues.get(subscription)?.queue === queue) this.#queues.delete(subscription)
       this.#heldBack.look()
@@ -280,17 +274,19 @@ export class Memory {
   }
 
   async #moveAway(queue: MemoryQueue, persister: Persister): Promise<void> {
-    const { db, trouble, newToken, worker } = this.#options
+    const { signals } = this.#core
     const { no } = queue.subscription
     await moveAway(queue, {
-      ...{ db, persister, newToken, worker, trouble, leaving: this.#leaving.signal },
-      handBack: () => this.#options.signals.emitAndWait('handBackUnbegun', no),
+      ...this.#core,
+      persister,
+      leaving: this.#leaving.signal,
+      handBack: () => signals.emitAndWait('handBackUnbegun', no),
       outdate: () => this.#heldBack.moved(no),
       lost: () => this.#lose(queue),
       isWanted: () => this.#queues.has(no) && this.#current.get(no)?.storage === 'memory',
       reopen: async () => {
         const isOpen = await unlessTaken(() => this.#open(this.#current.get(no) as Subscription))
-        if (!isOpen) this.#options.signals.emit('queueTaken', no)
+        if (!isOpen) signals.emit('queueTaken', no)
       },
     })
   }
@@ -299,8 +295,8 @@ export class Memory {
     if (queue.isLost) return
     queue.hold.lose()
     this.#queues.delete(queue.subscription.no)
-    this.#options.lost(queue.subscription.name, queue.ledger.unsaved)
-    this.#options.signals.emit('queueTaken', queue.subscription.no)
+    this.#observe.lost(queue.subscription.name, queue.ledger.unsaved)
+    this.#core.signals.emit('queueTaken', queue.subscription.no)
     this.#heldBack.look()
   }
 }

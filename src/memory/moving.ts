@@ -1,7 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import type { Core } from '../core/core.ts'
 import type { Database } from '../db/database.ts'
 import { isLocked } from '../db/failure.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
+import { newToken } from '../engine/lease-tokens.ts'
 import { release } from '../engine/release.ts'
 import { type AdoptedRun, findAdopted } from './adopted-memory.ts'
 import { Adoption } from './adoption.ts'
@@ -12,13 +14,10 @@ import { keepWhile, type MovedQueue, moveLanes, moveUnderWay } from './move-lane
 import type { MemoryToken } from './move-memory.ts'
 import type { Persister } from './persister.ts'
 
-export interface MovingOptions {
-  readonly db: Database
+export interface MovingOptions extends Pick<Core, 'db' | 'worker' | 'trouble'> {
   readonly persister: Persister
   /** Aborted when this process wants no queue any more. */
   readonly leaving: AbortSignal
-  readonly newToken: () => number
-  readonly worker: () => Promise<number>
   /** Takes back what was leased and has not begun. */
   readonly handBack: () => Promise<void>
   /** Runs of the database that were asked for before this moment may not begin. */
@@ -28,7 +27,6 @@ export interface MovingOptions {
   /** Whether it is to be kept in the memory of this process again. */
   readonly isWanted: () => boolean
   readonly reopen: () => Promise<void>
-  readonly trouble: (error: unknown, doing: string) => void
 }
 
 interface Move extends MovingOptions {
@@ -50,7 +48,7 @@ const retryMsMax = 1_500
 export async function moveAway(queue: MemoryQueue, options: MovingOptions): Promise<void> {
   await options.handBack()
   await untilNothingIsOut(queue)
-  const move = { ...options, underWay: adopt(queue), token: options.newToken() }
+  const move = { ...options, underWay: adopt(queue), token: newToken() }
   await keepWhile(options.db, nameOf(queue), () => moveUntilDone(queue, move))
 }
 

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Database } from '../db/database.ts'
+import type { Core } from '../core/core.ts'
 import type { Checkpoint } from '../queues/checkpoints.ts'
 import { type CheckpointRequest, checkpointMemory } from './checkpoint-memory.ts'
 import { compactMemory } from './compact-memory.ts'
@@ -9,16 +9,12 @@ import type { MemoryClock } from './memory-clock.ts'
 import type { MemoryQueue } from './memory-queue.ts'
 import { type MemoryState, persistMemory } from './persist-memory.ts'
 
-export interface PersisterOptions {
-  readonly db: Database
+export interface PersisterOptions extends Pick<Core, 'db' | 'signals' | 'trouble'> {
   readonly clock: MemoryClock
   /** How long a statement took. */
-  readonly persisted: (queue: MemoryQueue, ms: number) => void
-  /** The queue is surely ours again: its attempts can begin. */
-  readonly regained: () => void
+  readonly persisted: (ms: number) => void
   /** Another process has the queue. */
-  readonly lost: (queue: MemoryQueue) => void
-  readonly trouble: (error: unknown, doing: string) => void
+  readonly lost: () => void
 }
 
 const pageLimits = { rowsMax: 2_000, charsMax: 8 * 2 ** 20 }
@@ -153,7 +149,7 @@ export class Persister {
   }
 
   async #persistPage(page: Page): Promise<void> {
-    const { db, clock, persisted, lost, regained } = this.#options
+    const { db, signals, clock, persisted, lost } = this.#options
     const { subscription, token, ledger, depth, hold } = this.#queue
     const askedAt = performance.now()
     const { checkpoint, settled, tally } = page
@@ -165,21 +161,22 @@ export class Persister {
         isCleared: ledger.isCleared,
       })
       if (nowMs === undefined) {
-        lost(this.#queue)
+        lost()
         return
       }
       ledger.saved(page)
       clock.set(nowMs)
       const wasOurs = hold.isOurs(performance.now())
       hold.kept(askedAt)
-      if (!wasOurs) regained()
+      // The queue is surely ours again: its attempts can begin.
+      if (!wasOurs) signals.emit('wakeHandlers')
     } catch (error) {
       ledger.failed(page)
       throw error
     } finally {
       this.#persistedAt = performance.now()
     }
-    persisted(this.#queue, performance.now() - askedAt)
+    persisted(performance.now() - askedAt)
   }
 
   #stateOf(entry: Entry): MemoryState {

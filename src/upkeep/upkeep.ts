@@ -42,11 +42,11 @@ export interface UpkeepOptions {
   readonly signals: Signals
   readonly overdueAfterMs: number
   /** Whether any queue has a limit: then how full it is must be looked at all the time. */
-  readonly isAnyLimited: () => boolean
+  readonly handlers: { readonly isAnyLimited: boolean }
   /** One step of removing what is no longer kept; true: there is more. */
-  readonly prune: () => Promise<boolean>
+  readonly retention: { step(): Promise<boolean> }
   /** Moves to the database what vanished processes have left of memory queues; true: there is more. */
-  readonly moveLeft: () => Promise<boolean>
+  readonly memory: { moveLeft(): Promise<boolean> }
   readonly observe: UpkeepObserver
 }
 
@@ -64,20 +64,20 @@ export class Upkeep {
   readonly #sharedPeek: SharedPeek
   readonly #overdue: OverdueWatch
   readonly #sleepers: SleeperWatch
-  readonly #moveLeft: () => Promise<boolean>
+  readonly #memory: UpkeepOptions['memory']
   readonly #loops: readonly Loop[]
   /** Events to look at, and the look under way. */
   #unrouted: number[] = []
   #looking: Promise<void> | undefined
 
   constructor(options: UpkeepOptions) {
-    const { db, admitter, sharedPeek, signals, overdueAfterMs, isAnyLimited, prune, moveLeft, observe } =
+    const { db, admitter, sharedPeek, signals, overdueAfterMs, handlers, retention, memory, observe } =
       options
     this.#db = db
     this.#admitter = admitter
     this.#observe = observe
     this.#sharedPeek = sharedPeek
-    this.#moveLeft = moveLeft
+    this.#memory = memory
     signals.on('published', (published) => this.#noteUnrouted(published))
     this.#overdue = new OverdueWatch(db, { overdueAfterMs })
     this.#sleepers = new SleeperWatch(db, (sleepers) => observe.asleep(sleepers))
@@ -85,19 +85,19 @@ export class Upkeep {
       new Loop({ name, everyMs, step, share, trouble: (error, doing) => observe.trouble(error, doing) })
     this.#loops = [
       loop('taking back what is overdue', 2_000, async () => this.#takeBack(await this.#sharedPeek.look())),
-      loop('measuring how full queues are', 400, async () => isAnyLimited() && this.#measure()),
+      loop('measuring how full queues are', 400, async () => handlers.isAnyLimited && this.#measure()),
       loop('recording how far queues are', 60_000, () => this.#checkpoint()),
       loop('sending once more what was asked for', 1_000, async () => {
         const { replays } = await this.#sharedPeek.look()
         return replays && this.#stepReplay()
       }),
-      loop('moving what is left of memory queues', 5_000, moveLeft),
+      loop('moving what is left of memory queues', 5_000, () => memory.moveLeft()),
       loop('looking for another database server', 10_000, () => this.#findPromotion()),
       loop('cancelling what is owed to nobody', 10_000, () => this.#cancelOrphans()),
       loop('looking for lanes that nothing would wake', 10_000, () => this.#sleepers.look(), sleeperShare),
       loop('looking for handlers that are missing', 60_000, () => this.#findAbandoned()),
       loop('looking for attempts that do not end', 60_000, () => this.#findOverdue()),
-      loop('removing what is no longer kept', 60_000, prune, pruneShare),
+      loop('removing what is no longer kept', 60_000, () => retention.step(), pruneShare),
     ]
   }
 
@@ -113,7 +113,7 @@ export class Upkeep {
   async sweep(): Promise<boolean> {
     const more = await this.#takeBack(await peek(this.#db, []))
     await this.#measure()
-    await this.#moveLeft()
+    await this.#memory.moveLeft()
     await this.#findOverdue()
     await this.#sleepers.look()
     await this.#findPromotion()

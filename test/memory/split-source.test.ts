@@ -28,14 +28,13 @@ function splitSource(database: Partial<Source>, heldBack = new HeldBack(nobody))
   return new SplitSource({
     memory: inMemory as unknown as MemorySource,
     database: database as Source,
-    queue: () => undefined,
-    holdsBack: () => false,
-    isOutdated: (run, askedAt) => heldBack.isOutdated(run, askedAt),
+    queues: new Map(),
+    heldBack,
     signals: { emitAndWait: async () => undefined },
     trouble: () => undefined,
   })
 }
-const nobody = { queue: () => undefined, signals: { emit: () => undefined } }
+const nobody = { queues: new Map(), signals: { emit: () => undefined } }
 
 test('while the database is away attempts in memory keep their leases, although others were moved to it', async () => {
   const away = new Error('away')
