@@ -51,7 +51,7 @@ export interface Hub
     PollingApi,
     Pick<Retention, 'prune' | 'purge' | 'storage'>,
     WorkersApi {
-  /** What happens in this process, for whoever listens. */
+  /** What happens in this process, for listeners. */
   readonly events: EventEmitter<HubEvents>
   readonly metrics: Metrics
   readonly queues: Queues

@@ -221,7 +221,7 @@ export class Attempts implements AttemptHost {
     else observe.settled({ ...ended, settlement })
     const goesOn = answer !== 'lost' && (settlement.kind === 'complete' || settlement.kind === 'cancel')
     this.#leave(attempt, goesOn ? 'goes on' : 'stops')
-    // Whether the lane is still ours only the database knows; if it is, somebody must go on with it.
+    // Only the database knows whether the lane is still ours; handed back, the lane goes on either way.
     const unclear = answer === 'lost' || settlement.kind === 'bury'
     if (attempt.held.lane && unclear) void this.#held.handBack([attempt.held.run])
   }

@@ -1,10 +1,18 @@
+import type { LeasedDelivery } from '../domain/delivery.ts'
 import type { RunningAttempt } from './attempt.ts'
 import type { HeldRun } from './held-run.ts'
-import type { RunnerObserver } from './runner-observer.ts'
 import type { Share } from './share.ts'
-import type { Source } from './source.ts'
+import type { SettleDelivery, Source } from './source.ts'
 import type { Suspects } from './suspects.ts'
 import type { Wakeup } from './wakeup.ts'
+
+/** What a runner tells; it decides nothing by the answers. */
+export interface RunnerObserver {
+  /** The settlement of a delivery is durable. */
+  settled(settled: SettleDelivery): void
+  lost(delivery: LeasedDelivery, why: string): void
+  trouble(error: unknown, doing: string): void
+}
 
 /** What the parts of one runner share. */
 export interface RunnerParts {

@@ -19,7 +19,7 @@ export interface Wanting {
 /** How many seconds of work to hold in advance. */
 const prefetchSeconds = 0.25
 const prefetchMax = 4_000
-/** What one lane may bring along: it is worked off one by one, each settled before the next begins. */
+/** Deliveries of one lane that are leased at once: each is settled before the next begins. */
 const laneMax = 50
 const wantEventsMax = 10_000
 /** Payloads may have a megabyte each: what is fetched at once stays within this, by the sizes seen lately. */
@@ -52,7 +52,7 @@ export class Share {
   #deliveriesPerHead = 1
   #headsPerRun = 20
   #charsPerDelivery = 0
-  /** When it last took something. Monotonic. */
+  /** Monotonic: when the share last took a run. */
   #tookAt = Number.NEGATIVE_INFINITY
 
   /** No lease brings more at once. */
@@ -75,7 +75,7 @@ export class Share {
     return this.#subscription
   }
 
-  /** Somebody has changed its options. */
+  /** The options of the subscription have changed. */
   refresh(subscription: Subscription): void {
     const { leaseMs } = this.#subscription
     if (leaseMs !== subscription.leaseMs) this.#lastLease = { askedBefore: performance.now(), leaseMs }
@@ -137,13 +137,13 @@ export class Share {
     return this.subscription.keyConcurrency !== null
   }
 
-  /** How long it waits until it takes more. */
+  /** How long the share rests until it takes more. */
   restMs(now: number): number {
     const { processingInterval } = this.subscription.queue
     return processingInterval === null ? 0 : this.#tookAt + processingInterval - now
   }
 
-  /** It would begin this many at once. */
+  /** Whether this many deliveries would begin at once. */
   isIdle(deliveries: number): boolean {
     const { processingInterval, batchSize } = this.subscription.queue
     if ((processingInterval ?? 0) > 0 || deliveries > (batchSize ?? deliveries)) return false

@@ -13,7 +13,7 @@ export interface Core {
   readonly metrics: Metrics
   /** Between the parts of this process. */
   readonly signals: Signals
-  /** For whoever uses the hub. */
+  /** For the application that uses the hub. */
   readonly events: EventEmitter<HubEvents>
   /** Logs that a background task failed. The task goes on. */
   readonly trouble: (error: unknown, doing: string) => void

@@ -17,9 +17,9 @@ import type { Served } from '../subscriptions/served.ts'
 import { listSubscriptions, upsertSubscription } from '../subscriptions/subscriptions.ts'
 import type { Push } from '../webhooks/send/push.ts'
 
-/** Neither a start nor a stop takes long, however many queues there are: upkeep records the others. */
+/** Bounds how long a start or a stop takes: upkeep records the other queues. */
 const recordedMax = 500
-/** A process that had a queue in its memory may start again: it has that long before another one takes its queue. */
+/** A process that had a queue in its memory may restart: for this long no other process takes the queue. */
 const vacantMsMin = 30_000
 
 export interface ServedSubscriptionsNeeds {
@@ -37,14 +37,14 @@ export class ServedSubscriptions {
   readonly #needs: ServedSubscriptionsNeeds
   readonly #refresher: Refresher
   readonly #registrations = new Map<string, Registration>()
-  /** Those of them that have ended, or that another process has now. Nothing of theirs begins here, but what is under way is known. */
+  /** Subscriptions that have ended, or that another process has now: nothing of theirs begins here any more. */
   readonly #givenUp = new Set<number>()
-  /** Those of these that another process has taken: they may come back. */
+  /** Subscriptions whose memory queue another process has taken: they may come back. */
   readonly #taken = new Set<number>()
   readonly #registrationOf = new Map<number, Registration>()
   #all: readonly Subscription[] = []
   #usesMemory = false
-  /** Some queue has a limit, whoever serves it. */
+  /** Some queue has a limit, here or elsewhere. */
   isAnyLimited = false
 
   constructor(core: Core, needs: ServedSubscriptionsNeeds) {
@@ -80,21 +80,21 @@ export class ServedSubscriptions {
     return this.#needs.served.all().filter(({ no, via }) => via === 'handler' && !this.#givenUp.has(no))
   }
 
-  /** It has ended, or another process has it now. */
+  /** The subscription has ended, or another process has it now. */
   #giveUp(no: number): void {
     this.#givenUp.add(no)
     this.#needs.runner.retire(no)
   }
 
-  /** Another process has it in its memory. */
+  /** Another process has the queue in its memory. */
   #loseTo(no: number): void {
     this.#taken.add(no)
     this.#giveUp(no)
   }
 
   /**
-   * Serves what has a handler here and nobody else has: a queue that another process had taken and that is kept in the
-   * database by now, or one that no process has in memory any more.
+   * Serves subscriptions that have a handler here and that no other process has: a queue that another process had taken and
+   * that the database keeps by now, or a memory queue that no process has any more.
    */
   async #takeUp(subscriptions: readonly Subscription[]): Promise<void> {
     const { served, runner } = this.#needs
@@ -170,18 +170,18 @@ export class ServedSubscriptions {
     return this.#refresher.stop()
   }
 
-  /** Records what this start found unfinished. It can do without: a failure is only logged. */
+  /** Records what this start found unfinished. The record is not essential: a failure is only logged. */
   async recordRecoveries(): Promise<void> {
     const { db, log, workerId: worker } = this.#core
     try {
       for (const queues of this.#recorded) {
         for (const found of await recordRecoveries(db, { queues, worker })) {
           const { queue, eventsRecovered, checkpointId } = found
-          log.info({ queue, eventsRecovered, checkpointId }, 'A queue had unfinished work')
+          log.info({ queue, eventsRecovered, checkpointId }, 'Queue had unfinished work at start')
         }
       }
     } catch (error) {
-      log.error({ err: error }, 'What queues had unfinished could not be recorded')
+      log.error({ err: error }, 'Recording unfinished work of queues failed')
     }
   }
 
@@ -204,10 +204,7 @@ export class ServedSubscriptions {
     const { db, log } = this.#core
     const { subscription, before } = await upsertSubscription(db, definition)
     if (before !== undefined && !sameDefinition(before, subscription)) {
-      log.warn(
-        { subscription: definition.name, before, after: subscription },
-        'The options of a subscription changed',
-      )
+      log.warn({ subscription: definition.name, before, after: subscription }, 'Subscription options changed')
     }
     served.set(subscription)
     this.#registrationOf.set(subscription.no, registration)

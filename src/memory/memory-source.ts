@@ -11,6 +11,7 @@ import type { Core } from '../core/core.ts'
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
 import type { CallerTransaction } from '../domain/transaction.ts'
 import { checkSnapshot, markNow } from '../engine/snapshot.ts'
+import type { Burial } from '../observe/hub-events.ts'
 import { observePickup } from '../observe/pickup.ts'
 import { isMoving } from './adoption.ts'
 import { type BuryMemoryRequest, buryMemory } from './bury-memory.ts'
@@ -37,7 +38,7 @@ export interface MemorySourceOptions extends Pick<Core, 'db' | 'worker' | 'metri
   readonly timer: Timer
 }
 
-export type MemoryBurial = Pick<
+type MemoryBurial = Pick<
   BuryMemoryRequest,
   'attempt' | 'failures' | 'reason' | 'startedAfterMs' | 'executionMs'
 >
@@ -183,14 +184,24 @@ export class MemorySource {
     if (settlement.kind !== 'bury') return this.#settle(delivery, settled)
     const { reason, failures } = settlement
     const burial = { attempt: delivery.attempt, failures, reason, startedAfterMs, executionMs }
-    return this.bury(queueOf(delivery), entry, burial)
+    return this.#bury(queueOf(delivery), entry, burial)
+  }
+
+  /** Buries a delivery that has ended one process too many. Undefined: the queue is lost. */
+  async buryExhausted(queue: MemoryQueue, entry: Entry): Promise<Burial | undefined> {
+    const { attempts: attempt, failures, lastError, event } = entry
+    const reason = lastError ?? ''
+    const burial = { attempt, failures, reason, startedAfterMs: 0, executionMs: 0 }
+    if ((await this.#bury(queue, entry, burial)) !== 'settled') return undefined
+    const { name: subscription } = queue.subscription
+    return { subscription, eventId: event.id, type: event.type, reason, stopsLane: stoppedLane(queue, entry) }
   }
 
   /** Persisted first, so that it can be moved to the dead letters; until that is done it is not settled. */
-  async bury(queue: MemoryQueue, entry: Entry, burial: MemoryBurial): Promise<SettleAnswer> {
+  async #bury(queue: MemoryQueue, entry: Entry, burial: MemoryBurial): Promise<SettleAnswer> {
     const { db, worker, heldBack } = this.#options
     if (queue.isLost) return 'lost'
-    const stopsLane = queue.subscription.onExhausted === 'block' ? (entry.lane?.key ?? null) : null
+    const stopsLane = stoppedLane(queue, entry)
     if (stopsLane !== null) queue.closeLane(stopsLane)
     if (entry.state !== 'settled') await this.#persisterOf(queue).persist()
     const name = { subscription: queue.subscription.no, token: queue.token, eventId: entry.event.id }
@@ -218,6 +229,11 @@ export class MemorySource {
   #persisterOf({ subscription }: MemoryQueue): Persister {
     return (this.#options.queues.get(subscription.no) as OpenQueue).persister
   }
+}
+
+/** The lane that stops at a buried head; null: none does. */
+function stoppedLane({ subscription }: MemoryQueue, { lane }: Entry): string | null {
+  return subscription.onExhausted === 'block' ? (lane?.key ?? null) : null
 }
 
 function queueOf({ run }: LeasedDelivery): MemoryQueue {

@@ -6,7 +6,6 @@ import { readClock } from '../engine/clock.ts'
 import { newToken } from '../engine/lease-tokens.ts'
 import type { Checkpoint } from '../queues/checkpoints.ts'
 import { releaseMemory } from './claim-memory.ts'
-import type { Entry } from './entry.ts'
 import { HeldBack } from './held-back.ts'
 import { moveLeftQueues } from './left-queues.ts'
 import { MemoryClock } from './memory-clock.ts'
@@ -24,10 +23,10 @@ import { Timer } from './timer.ts'
 import { type MemoryView, viewOf } from './view.ts'
 
 const tickMs = 250
-/** How long after the grace a stop waits for queues that are being moved or given up already. */
+/** How long after its grace period a stop waits for queues that are already being moved or given up. */
 const closingMs = 1_000
 
-/** What becomes of a queue that this process keeps no longer: another process loads it, the database has it, or nobody. */
+/** What becomes of a queue that this process keeps no longer: another process loads it, the database keeps it, or it is dropped. */
 type Leaving = 'give up' | 'move' | 'forget'
 
 /** The memory queues of this process: claimed and loaded at the start, persisted beside the work, given up at the end. */
@@ -99,7 +98,7 @@ export class Memory {
     return named.sort((a, b) => a.queue.subscription.no - b.queue.subscription.no).at(-1)
   }
 
-  /** Claims and loads those of these that are kept in memory; what others have left there goes to the database. */
+  /** Claims and loads the queues that are kept in memory; moves to the database what earlier processes left of the others. */
   async start(subscriptions: readonly Subscription[]): Promise<void> {
     await this.sync()
     this.#isStarted = true
@@ -110,7 +109,7 @@ export class Memory {
         else if (!this.#queues.has(subscription.no)) await this.#open(subscription)
       }
     } catch (error) {
-      // All or none: nobody keeps those that were claimed before.
+      // All or none: nobody would serve the queues that were claimed before.
       await this.#closeAll()
       throw error
     }
@@ -124,7 +123,7 @@ export class Memory {
     this.#clock.set(await readClock(this.#core.db))
   }
 
-  /** The subscriptions as they are now: some may be gone, or kept elsewhere. */
+  /** The subscriptions as they are now: some may have ended, or are to be kept in the database. */
   async refresh(subscriptions: readonly Subscription[]): Promise<void> {
     this.#current = new Map(subscriptions.map((one) => [one.no, one]))
     this.#review()
@@ -148,7 +147,7 @@ export class Memory {
     await Promise.all([...this.#queues.values()].map(({ persister }) => persister.persist()))
   }
 
-  /** Writes what waits, and gives the queues up. While the database is away it tries until that moment, monotonic. */
+  /** Writes all changes, and gives up the queues. While the database is away, tries until that moment of the monotonic clock. */
   async stop(until: number): Promise<void> {
     this.#isStarted = false
     this.#stopsBy = until
@@ -160,7 +159,7 @@ export class Memory {
 
   async #closeAll(): Promise<void> {
     this.#leaving.abort()
-    // One of them may have been opened again. A move may wait for a transaction that nobody ends.
+    // A queue that is being closed may be opened again meanwhile. A move may wait for a transaction that nobody ends.
     const waitMs = Math.max(this.#stopsBy - performance.now(), 0) + closingMs
     await atMost(waitMs, Promise.all(this.#closing.values()), () => undefined)
     const open = [...this.#queues.values()].filter(({ queue }) => !this.#closing.has(queue.subscription.no))
@@ -180,18 +179,10 @@ export class Memory {
     this.#queues.set(subscription.no, { queue, persister })
     if (recovered > 0) this.#observe.recovered(subscription.name, recovered)
     if (queue.nextDueAtMs !== null) this.#timer.at(queue.nextDueAtMs)
-    for (const entry of exhausted) await this.#buryLoaded(queue, entry)
-  }
-
-  /** It has ended one process too many. */
-  async #buryLoaded(queue: MemoryQueue, entry: Entry): Promise<void> {
-    const { attempts: attempt, failures, lastError, event } = entry
-    const reason = lastError ?? ''
-    const burial = { attempt, failures, reason, startedAfterMs: 0, executionMs: 0 }
-    if ((await this.#source.bury(queue, entry, burial)) !== 'settled') return
-    const { name, onExhausted } = queue.subscription
-    const stopsLane = onExhausted === 'block' ? (entry.lane?.key ?? null) : null
-    this.#observe.buried({ subscription: name, eventId: event.id, type: event.type, reason, stopsLane })
+    for (const entry of exhausted) {
+      const burial = await this.#source.buryExhausted(queue, entry)
+      if (burial !== undefined) this.#observe.buried(burial)
+    }
   }
 
   async #move(subscription: Subscription): Promise<void> {
@@ -208,7 +199,7 @@ export class Memory {
     })
   }
 
-  /** Takes up a queue that another process had, if nobody has had it for so long. */
+  /** Takes up a queue that another process had, if nobody has had it for `vacantMs`. */
   async takeUp(subscription: Subscription, { vacantMs }: { readonly vacantMs: number }): Promise<boolean> {
     const { no } = subscription
     if (!this.#isStarted || this.#queues.has(no) || this.#closing.has(no)) return false
@@ -234,7 +225,7 @@ export class Memory {
       if (queue.nextDueAtMs !== null) this.#timer.at(queue.nextDueAtMs)
   }
 
-  /** Once, however often it is asked for meanwhile. */
+  /** Closes a queue once, however often that is asked for meanwhile. */
   #close(queue: MemoryQueue, how: Leaving): Promise<void> {
     const { no } = queue.subscription
     const closing = this.#closing.get(no) ?? this.#closeOnce(queue, how).finally(() => this.#closed(no))
@@ -242,7 +233,7 @@ export class Memory {
     return closing
   }
 
-  /** Its storage may have been changed meanwhile. */
+  /** The storage of the subscription may have been changed meanwhile. */
   #closed(no: number): void {
     this.#closing.delete(no)
     this.#review()

@@ -1,4 +1,4 @@
-import type { RunnerObserver } from '../consume/runner-observer.ts'
+import type { RunnerObserver } from '../consume/runner-parts.ts'
 import type { SettleDelivery } from '../consume/source.ts'
 import type { Core } from '../core/core.ts'
 import type { LeasedDelivery } from '../domain/delivery.ts'

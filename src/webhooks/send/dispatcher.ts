@@ -150,7 +150,7 @@ export class Dispatcher {
       return attempt.conclude({ outcome: { kind: 'failed', reason, uncounted: true } })
     }
     const parts = this.#partsOf(attempt, served, { secrets, headers, timestamp: Math.floor(nowMs / 1000) })
-    const posted = await postWebhook(this.#options.sender, served, parts, attempt.halt)
+    const posted = await postWebhook(this.#options.sender, served, parts, attempt.lightSignal)
     // Told before it is settled: what is handed back must find the endpoint's subscriber paused already.
     const told = this.#conclude(attempt, posted)
     if (told !== undefined) await told
@@ -190,7 +190,7 @@ export class Dispatcher {
     const { delivery } = attempt
     const { run } = delivery
     const { errorClass, statusCode } = exchange
-    if (errorClass === 'ours' && !attempt.halt.aborted) {
+    if (errorClass === 'ours' && !attempt.lightSignal.aborted) {
       this.#options.observe.trouble(new Error(exchange.error ?? 'unknown'), 'sending a webhook')
     }
     this.#options.observe.sent(errorClass ?? `${Math.floor((statusCode ?? 0) / 100)}xx`)
