@@ -34,9 +34,8 @@ export async function openPosthorn<const C extends Catalogue = Catalogue>(
     await prepareSchema(db, config)
     const vault = await openVault(config.secretKey, embedded?.dataDirectory)
     const databaseAddresses = await serverAddresses(db)
-    const posthorn = createHub<C>({
-      ...{ config, log, db, embedded, vault, databaseAddresses, catalogue: options.events },
-    })
+    const catalogue = options.events
+    const posthorn = createHub<C>({ config, log, db, embedded, vault, databaseAddresses, catalogue })
     return { posthorn, db, embedded }
   } catch (error) {
     await close()

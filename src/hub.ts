@@ -1,19 +1,28 @@
 import type { EventEmitter } from 'node:events'
-import type { DeliveriesApi } from './deliveries/deliveries-api.ts'
+import type { Config } from './config.ts'
+import type { Runner } from './consume/runner.ts'
+import type { Core } from './core/core.ts'
+import { Readiness } from './core/readiness.ts'
+import { checkReady } from './db/migrate.ts'
+import { createDeliveriesApi, type DeliveriesApi } from './deliveries/deliveries-api.ts'
+import type { Admitter } from './engine/admit.ts'
 import type { Publisher } from './engine/publisher.ts'
-import type { EventsApi } from './events/events-api.ts'
-import type { Action } from './keys/admin-log.ts'
+import { createEventsApi, type EventsApi } from './events/events-api.ts'
+import { type Action, recordAction } from './keys/admin-log.ts'
 import type { Memory } from './memory/memory.ts'
-import type { HubEvents } from './observe/hub-events.ts'
+import { observeFigures } from './observe/gauges.ts'
+import type { Burial, HubEvents } from './observe/hub-events.ts'
 import type { Metrics } from './observe/metrics.ts'
-import type { FinalizeOptions, PollingApi, PollOptions } from './pull/polling.ts'
+import { readStats } from './observe/stats.ts'
+import type { FinalizeOptions, Polling, PollingApi, PollOptions } from './pull/polling.ts'
 import type { Pull } from './pull/pull.ts'
-import type { Queues } from './queues/queues.ts'
+import { Queues } from './queues/queues.ts'
 import type { Retention, Storage } from './retention/retention.ts'
 import type { SubscriptionCache } from './subscriptions/subscription-cache.ts'
-import type { SubscriptionsApi } from './subscriptions/subscriptions-api.ts'
+import { createSubscriptionsApi, type SubscriptionsApi } from './subscriptions/subscriptions-api.ts'
 import type { Endpoints } from './webhooks/send/endpoints.ts'
-import type { WorkersApi } from './workers/workers-api.ts'
+import type { Push } from './webhooks/send/push.ts'
+import { createWorkersApi, type WorkersApi } from './workers/workers-api.ts'
 
 export type { DeadLetter, DeadLetterFilter, DeadLetterHead } from './deliveries/dead-letters.ts'
 export type { DeliveryAttempt, DeliveryDetails } from './deliveries/get-delivery.ts'
@@ -42,7 +51,7 @@ export interface Hub
     PollingApi,
     Pick<Retention, 'prune' | 'purge' | 'storage'>,
     WorkersApi {
-  /** What happens in this process, for whoever listens. */
+  /** What happens in this process, for listeners. */
   readonly events: EventEmitter<HubEvents>
   readonly metrics: Metrics
   readonly queues: Queues
@@ -63,4 +72,61 @@ export interface Hub
   record(action: Action): Promise<void>
   /** Why the hub cannot do its work now; undefined: it can. The database is asked at most once a second. */
   unready(): Promise<string | undefined>
+}
+
+export interface HubParts {
+  readonly config: Config
+  readonly admitter: Admitter
+  readonly subscriptions: SubscriptionCache
+  readonly memory: Memory
+  readonly runner: Runner
+  readonly push: Push
+  readonly publisher: Publisher
+  readonly pull: Pull
+  readonly polling: Polling
+  readonly retention: Retention
+  readonly buried: (burial: Burial) => void
+}
+
+/** The APIs of the features, side by side. */
+export function composeHub(core: Core, parts: HubParts): Hub {
+  const { db, events, metrics, identity } = core
+  const { admitter, subscriptions, memory, push, publisher, pull, polling, retention, buried } = parts
+  const readiness = new Readiness(() => checkReady(db, identity.register))
+  observeGauges(core, parts)
+  return {
+    ...createEventsApi(core, admitter),
+    ...createDeliveriesApi(core, { admitter, subscriptions, buried }),
+    ...createSubscriptionsApi(core, subscriptions),
+    ...createWorkersApi(core),
+    poll: (options) => polling.poll(options),
+    finalize: (eventId, errors, options) => polling.finalize(eventId, errors, options),
+    queues: new Queues({ db, subscriptions, memory }),
+    events,
+    metrics,
+    retention,
+    prune: retention.prune,
+    purge: retention.purge,
+    storage: retention.storage,
+    pull,
+    publisher,
+    memory,
+    subscribers: subscriptions,
+    endpoints: push.endpoints,
+    scrape: () => metrics.registry.metrics(),
+    record: (action) => recordAction(db, action),
+    unready: () => readiness.trouble(),
+  }
+}
+
+function observeGauges({ db, metrics, trouble }: Core, { config, runner, pull, memory }: HubParts): void {
+  db.waited = (ms) => metrics.poolWaitSeconds.observe(ms / 1000)
+  observeFigures(metrics, {
+    underWay: () => runner.underWay,
+    longPolls: () => pull.waiting,
+    connections: () => db.connections,
+    stats: () => readStats(db, config),
+    memory: () => memory.views,
+    trouble,
+  })
 }

@@ -1,7 +1,7 @@
 import { hostname } from 'node:os'
 import type { Subscriber } from '../client/answers.ts'
 import type { PosthornClient } from '../client/client.ts'
-import { PosthornHttpError } from '../client/errors.ts'
+import { PosthornHttpError } from '../client/http-error.ts'
 import { type RetryPolicy, scheduleRetry } from '../domain/retry.ts'
 import type { Out } from './command.ts'
 

@@ -17,7 +17,6 @@ import type {
   RemoteWorker,
   SettleResult,
 } from './answers.ts'
-import { PosthornHttpError } from './errors.ts'
 import {
   type CallOptions,
   type CancelFilter,
@@ -33,9 +32,9 @@ import {
   type PublishOptions,
   type Report,
   type SubscribeOptions,
-} from './requests.ts'
-import { Subscribers } from './subscribers.ts'
-import { type Answer, type Call, type ClientOptions, read, readAll, Transport } from './transport.ts'
+} from './call-options.ts'
+import { PosthornHttpError } from './http-error.ts'
+import { Subscribers } from './subscriber-calls.ts'
 import {
   answerWith,
   eventToWire,
@@ -48,7 +47,8 @@ import {
   readPublished,
   toQuery,
   toWire,
-} from './wire.ts'
+} from './translate.ts'
+import { type Call, type ClientOptions, read, readAll, Transport } from './transport.ts'
 import { PullWorker, type WorkerHandler, type WorkerOptions } from './worker.ts'
 
 /**
@@ -171,10 +171,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     checkOptions(options, { logs: true, signal: true }, 'event')
     const { logs = false, signal } = options
     const query = toQuery(logs ? { includeLogs: true } : {})
-    const answer = await this.#transport.send({
-      ...{ method: 'GET', path: `/events/${checkEventId(id)}`, query, repeatable: true, signal },
-    })
-    return read(answer, readEventDetails)
+    return this.#get(`/events/${checkEventId(id)}`, query, signal, readEventDetails)
   }
 
   /** One page, without payloads. */
@@ -183,10 +180,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     const { signal, payload = {}, ...filter } = options
     const query = toQuery(filter)
     for (const [path, value] of Object.entries(payload)) query.set(`payload.${path}`, String(value))
-    const answer = await this.#transport.send({
-      ...{ method: 'GET', path: '/events', query, repeatable: true, signal },
-    })
-    return read(answer, readEventPage)
+    return this.#get('/events', query, signal, readEventPage)
   }
 
   /** All that match, page by page, without payloads. */
@@ -200,7 +194,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     }
   }
 
-  /** Takes an event from whoever holds it: back to waiting, failures kept. */
+  /** Takes an event from the worker that holds it: back to waiting, failures kept. */
   async reset(
     id: number,
     options: CallOptions & { readonly reason?: string } = {},
@@ -249,9 +243,17 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     return this.#post(`/events/${id}/${verb}`, call, reader)
   }
 
+  async #get<T>(
+    path: string,
+    query: URLSearchParams,
+    signal: AbortSignal | undefined,
+    reader: (text: string) => T,
+  ): Promise<T> {
+    return read(await this.#transport.send({ method: 'GET', path, query, repeatable: true, signal }), reader)
+  }
+
   async #post<T>(path: string, call: Omit<Call, 'method' | 'path'>, reader: (text: string) => T): Promise<T> {
-    const answer: Answer = await this.#transport.send({ method: 'POST', path, ...call })
-    return read(answer, reader)
+    return read(await this.#transport.send({ method: 'POST', path, ...call }), reader)
   }
 }
 

@@ -20,8 +20,6 @@ export type {
   SettleResult,
   Subscriber,
 } from './answers.ts'
-export { PosthornClient } from './client.ts'
-export { PosthornHttpError, type Problem } from './errors.ts'
 export type {
   CancelFilter,
   EventQuery,
@@ -31,8 +29,10 @@ export type {
   PublishOptions,
   Report,
   SubscribeOptions,
-} from './requests.ts'
-export type { SubscriberInput } from './subscribers.ts'
+} from './call-options.ts'
+export { PosthornClient } from './client.ts'
+export { PosthornHttpError, type Problem } from './http-error.ts'
+export type { SubscriberInput } from './subscriber-calls.ts'
 export type { ClientOptions } from './transport.ts'
 export type { PullWorker, StopOptions, WorkerHandler, WorkerOptions } from './worker.ts'
 export type { WorkerLog } from './worker-log.ts'

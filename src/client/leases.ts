@@ -1,6 +1,6 @@
 import { type StoredEvent, storedEvent } from '../domain/stored-event.ts'
 import { scanObjects, type Visitor } from './scan.ts'
-import { rareFields } from './wire.ts'
+import { rareFields } from './translate.ts'
 
 /** What a worker needs of a leased event. */
 export interface Leased {

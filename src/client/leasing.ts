@@ -1,10 +1,10 @@
 import type { LeaseAnswer, Want } from '../consume/source.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
-import { PosthornHttpError } from './errors.ts'
+import { PosthornHttpError } from './http-error.ts'
 import { readLeases } from './leases.ts'
 import { RemoteDelivery, RemoteRun } from './remote-run.ts'
+import { toQuery } from './translate.ts'
 import { pause, read, type Transport } from './transport.ts'
-import { toQuery } from './wire.ts'
 
 export interface LeasingOptions {
   readonly transport: Transport
@@ -73,7 +73,7 @@ export class Leasing {
    * The suspect in hand is settled. If the only call under way waits without suspects, the next one is asked for beside it:
    * whatever answers first is taken.
    */
-  acquitted(): void {
+  suspectsCleared(): void {
     const calls = [...this.#calls]
     const isAsked = calls.length === 0 || calls.some((call) => call.suspects)
     if (!isAsked && !this.#stop.signal.aborted) this.#start({ limit: 1, suspects: true, waitSeconds: 0 })

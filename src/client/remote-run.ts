@@ -6,7 +6,7 @@ import type { Leased } from './leases.ts'
 export class RemoteRun implements LeasedRun {
   readonly id: number
   readonly subscription = 1
-  /** The server's tokens are texts; this one is nobody's. */
+  /** The server's tokens are texts: see `leaseToken`. */
   readonly token = 0
   readonly leaseToken: string
   /** The same as JSON. */
@@ -15,7 +15,7 @@ export class RemoteRun implements LeasedRun {
   readonly suspect: boolean
   readonly leasedUntil = new Date(0)
   readonly deliveries: RemoteDelivery[] = []
-  /** How long the answer took: the lease may be as much younger as we take it to be. */
+  /** How long the answer took: the lease may have begun this much later than we assume. */
   readonly waitedMs: number
 
   constructor(id: number, { event, leaseToken, suspect }: Leased, waitedMs: number) {
@@ -33,7 +33,7 @@ export class RemoteDelivery implements LeasedDelivery {
   readonly event: StoredEvent
   readonly attempt: number
   readonly failures: number
-  /** As far as we know: nobody is settling it, somebody is, or it is settled or lost. */
+  /** `settling`: the settlement is sent. `over`: settled or lost. */
   state: 'held' | 'settling' | 'over' = 'held'
 
   constructor(run: RemoteRun, { event, attempt, failures }: Leased) {

@@ -11,7 +11,7 @@ import {
   skipSpace,
 } from '../domain/json-scan.ts'
 
-/** What is told of each object: its members, each with where its value begins and ends, and that it is over. */
+/** Is called for each member of an object, with where its value begins and ends, and at the end of the object. */
 export interface Visitor {
   member(key: string, start: number, end: number): void
   over(): void

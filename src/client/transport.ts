@@ -2,8 +2,8 @@ import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import { integer } from '../domain/subscription.ts'
 import { toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
-import { badAnswer, PosthornHttpError, refusal, unreachable } from './errors.ts'
-import { pageOf } from './wire.ts'
+import { badAnswer, PosthornHttpError, refusal, unreachable } from './http-error.ts'
+import { pageOf } from './translate.ts'
 
 export interface ClientOptions {
   /** Where the server is, such as `http://localhost:8080`. */
@@ -18,7 +18,11 @@ export interface ClientOptions {
 }
 
 const clientOptions: NamesOf<ClientOptions> = {
-  ...{ url: true, apiKey: true, fetch: true, timeoutMs: true, retries: true },
+  url: true,
+  apiKey: true,
+  fetch: true,
+  timeoutMs: true,
+  retries: true,
 }
 
 export interface Call {
@@ -140,7 +144,7 @@ export function read<T>({ status, text }: Answer, reader: (text: string) => T): 
   }
 }
 
-/** Before the try after this one; undefined: another would not help, or not soon enough. */
+/** How long to wait before the next try; undefined: another try would not help, or not soon enough. */
 export function waitAfter(error: unknown, tries: number, random = Math.random()): number | undefined {
   if (!(error instanceof PosthornHttpError) || !passing.has(error.status)) return undefined
   const { retryAfterMs } = error
@@ -153,7 +157,7 @@ export function waitAfter(error: unknown, tries: number, random = Math.random())
 const passing = new Set([0, 429, 502, 503, 504])
 const backoffMsMin = 200
 const backoffMsMax = 10_000
-/** Whoever is asked for more patience than this decides for himself. */
+/** If the server asks for a longer wait than this, the caller decides. */
 const retryAfterMsMax = 60_000
 const jsonHeaders = { 'content-type': 'application/json' }
 
@@ -172,7 +176,7 @@ export function pause(ms: number, signal: AbortSignal | undefined): Promise<void
   })
 }
 
-/** What is wrong with it is not said in its own words: it is a secret, and often one with a line break at its end. */
+/** The key is not repeated in the error: it is a secret, and often has a line break at its end. */
 function checkKey(key: unknown): string {
   if (typeof key === 'string' && /^[!-~]+$/.test(key)) return key
   throw new PosthornError('BAD_OPTION', {

@@ -1,4 +1,4 @@
-import type { RunnerObserver } from '../consume/runner.ts'
+import type { RunnerObserver } from '../consume/runner-parts.ts'
 import type { LeasedDelivery } from '../domain/delivery.ts'
 
 /** Where a worker tells what went wrong; pino fits. */
@@ -14,7 +14,7 @@ export const consoleLog: WorkerLog = {
 
 export const silentLog: WorkerLog = { warn: () => undefined, error: () => undefined }
 
-/** While the server is away every try fails: one line in so many says enough. */
+/** While the server is away every try fails: one line in this time says enough. */
 const troubleEveryMs = 5_000
 
 export function observeWorker(log: WorkerLog): RunnerObserver {
@@ -29,7 +29,7 @@ export function observeWorker(log: WorkerLog): RunnerObserver {
       const now = performance.now()
       if (now - (toldAt.get(doing) ?? Number.NEGATIVE_INFINITY) < troubleEveryMs) return
       toldAt.set(doing, now)
-      log.error({ error }, `Trouble while ${doing}`)
+      log.error({ error }, `Background task failed: ${doing}`)
     },
   }
 }

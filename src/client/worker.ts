@@ -6,10 +6,10 @@ import type { StoredEvent } from '../domain/stored-event.ts'
 import { integer } from '../domain/subscription.ts'
 import { toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
-import type { Loop } from './loop.ts'
 import type { Transport } from './transport.ts'
 import type { WorkerConfig } from './worker-config.ts'
 import { consoleLog, silentLog, type WorkerLog } from './worker-log.ts'
+import type { WorkerLoop } from './worker-loop.ts'
 
 export interface WorkerOptions {
   /** Who this is, in logs and in the list of workers. Default: host and process, else a random one. */
@@ -49,7 +49,7 @@ export interface StopOptions {
 export class PullWorker {
   readonly #transport: Transport
   readonly #config: WorkerConfig
-  #running: Promise<Loop> | undefined
+  #running: Promise<WorkerLoop> | undefined
   #stopping: Promise<void> | undefined
   #onStopped: (() => void)[] = []
 
@@ -66,7 +66,9 @@ export class PullWorker {
   async start(): Promise<void> {
     await this.#stopping
     // Loaded only when used: a client that only publishes runs where the loop could not.
-    this.#running ??= import('./loop.ts').then(({ startLoop }) => startLoop(this.#transport, this.#config))
+    this.#running ??= import('./worker-loop.ts').then(({ startLoop }) =>
+      startLoop(this.#transport, this.#config),
+    )
     await this.#running
   }
 
@@ -81,7 +83,7 @@ export class PullWorker {
   }
 
   /**
-   * Works until the signal says so, or somebody calls `stop()`; resolves when all is settled or handed back. Rejects
+   * Works until the signal is aborted or `stop()` is called; resolves when all is settled or handed back. Rejects
    * if the server will not have it: the key, the subscription or the tags are wrong.
    */
   async run(signal?: AbortSignal, options: StopOptions = {}): Promise<void> {
@@ -98,7 +100,7 @@ export class PullWorker {
     if (refusal !== undefined) throw refusal
   }
 
-  async #stop(running: Promise<Loop>, graceMs: number): Promise<void> {
+  async #stop(running: Promise<WorkerLoop>, graceMs: number): Promise<void> {
     const loop = await running
     await loop.stop(graceMs)
     this.#running = undefined
@@ -112,8 +114,15 @@ export class PullWorker {
 }
 
 const optionNames: NamesOf<WorkerOptions> = {
-  ...{ workerId: true, tags: true, subscription: true, concurrency: true, leaseSeconds: true },
-  ...{ waitSeconds: true, timeoutMs: true, prefetch: true, log: true },
+  workerId: true,
+  tags: true,
+  subscription: true,
+  concurrency: true,
+  leaseSeconds: true,
+  waitSeconds: true,
+  timeoutMs: true,
+  prefetch: true,
+  log: true,
 }
 
 function checkOptions(options: WorkerOptions, handler: WorkerHandler): WorkerConfig {

@@ -7,8 +7,9 @@ import { toDetail, toReason } from '../domain/text.ts'
 import { type CallerTransaction, checkTransaction } from '../domain/transaction.ts'
 import { PosthornError } from '../errors.ts'
 import { isConflict } from './conflict.ts'
+import type { HeldRun } from './held-run.ts'
 import { LightAbortSignal } from './light-abort-signal.ts'
-import type { HeldRun, Share } from './share.ts'
+import type { Share } from './share.ts'
 import type { Isolated, Source, Timing } from './source.ts'
 
 /** What a handler can do besides returning and throwing. */
@@ -59,15 +60,15 @@ export class RunningAttempt implements Attempt {
   /** Monotonic. */
   readonly startedAt: number
   held: HeldRun
-  /** The database knows that it has begun. */
+  /** The database knows that the attempt has begun. */
   marked: boolean
-  /** Settled from outside (timed out, handed back): whatever the handler still does no longer counts. */
+  /** Settled from outside (timed out, handed back): what the handler still does no longer counts. */
   over = false
-  /** An operator wants it stopped. */
+  /** An operator has cancelled the delivery. */
   cancelled = false
   readonly #host: AttemptHost
   #controller: AbortController | undefined
-  #halt: LightAbortSignal | undefined
+  #lightSignal: LightAbortSignal | undefined
   #chosen: Outcome | 'held' | undefined
   #exchange: ExchangeRecord | undefined
   #completesIn = false
@@ -100,10 +101,10 @@ export class RunningAttempt implements Attempt {
     return this.#controller.signal
   }
 
-  /** The same as `signal`, for many. */
-  get halt(): LightAbortSignal {
-    this.#halt ??= new LightAbortSignal()
-    return this.#halt
+  /** The same as `signal`, cheaper to make: webhooks ask for one each. */
+  get lightSignal(): LightAbortSignal {
+    this.#lightSignal ??= new LightAbortSignal()
+    return this.#lightSignal
   }
 
   snooze(ms: number): void {
@@ -117,7 +118,7 @@ export class RunningAttempt implements Attempt {
     this.#chosen = { kind: 'buried', reason: toReason(reason) }
   }
 
-  /** Takes effect when whoever makes the attempt returns. */
+  /** Takes effect when the function that makes the attempt returns. */
   conclude({ outcome, exchange }: Conclusion): void {
     this.#chosen = outcome
     this.#exchange = exchange
@@ -159,7 +160,7 @@ export class RunningAttempt implements Attempt {
     return { kind: 'failed', reason: describeError(error), uncounted }
   }
 
-  /** It settles in a transaction of its own, which may hold its run locked. */
+  /** The handler's transaction settles the delivery, and may hold its run locked. */
   get completesIn(): boolean {
     return this.#completesIn
   }
@@ -175,7 +176,7 @@ export class RunningAttempt implements Attempt {
   }
 
   abort(reason: Error): void {
-    this.#halt?.abort()
+    this.#lightSignal?.abort()
     this.#controller ??= new AbortController()
     this.#controller.abort(reason)
   }
@@ -195,7 +196,7 @@ export class RunningAttempt implements Attempt {
   #leaseLost(): PosthornError {
     return new PosthornError('LEASE_LOST', {
       eventId: this.delivery.event.id,
-      state: 'somebody else’s, or settled',
+      state: 'another worker’s, or settled',
     })
   }
 }

@@ -1,44 +1,43 @@
 import type { RunningAttempt } from './attempt.ts'
-import type { HeldRun } from './share.ts'
-import type { HeldLease, Source } from './source.ts'
-
-export interface KeeperOptions {
-  readonly source: Pick<Source, 'heartbeat'>
-  readonly held: ReadonlySet<HeldRun>
-  readonly attempts: ReadonlySet<RunningAttempt>
-  /** How long a lease surely lasts that was renewed by a request of this moment. */
-  readonly leaseMs: (held: HeldRun, askedAt: number) => number
-  readonly lose: (held: HeldRun, why: string) => void
-  readonly trouble: (error: unknown) => void
-}
+import type { HeldRun } from './held-run.ts'
+import type { HeldRuns } from './held-runs.ts'
+import { type RunnerParts, shareOf } from './runner-parts.ts'
+import type { HeldLease } from './source.ts'
 
 /** How often attempts are looked after: time limits, renewals, marks of what has begun. */
 export const tickMs = 100
 
-/** Keeps the leases of everything in hand alive, many with one statement. */
+/** Keeps the leases of all runs in hand alive, many with one statement. */
 export class LeaseRenewer {
-  readonly #options: KeeperOptions
+  readonly #parts: RunnerParts
+  readonly #held: HeldRuns
   #beating: Promise<void> | undefined
   #doubtful = false
 
-  constructor(options: KeeperOptions) {
-    this.#options = options
+  constructor(parts: RunnerParts, held: HeldRuns) {
+    this.#parts = parts
+    this.#held = held
   }
 
-  /** The database was away and may have forgotten leases: all of them are asked about at the next beat. */
+  /** Leases may be gone: the next beat asks about all of them. */
   doubt(): void {
     this.#doubtful = true
+  }
+
+  /** The source was away, and may have forgotten leases. */
+  failed(error: unknown, doing: string): void {
+    this.#parts.observe.trouble(error, doing)
+    this.doubt()
   }
 
   /** Renews leases that are due, and marks attempts that take longer than a moment as begun. */
   async beat(now: number): Promise<void> {
     if (this.#beating !== undefined) return
-    const { held } = this.#options
     const { begun, unmarked } = this.#begun(now)
     const isDue = (one: HeldRun) => this.#doubtful || one.renewAt <= now || unmarked.has(one)
-    const due = [...held].filter((one) => (one.notBefore ?? 0) <= now && isDue(one))
+    const due = [...this.#parts.held].filter((one) => (one.notBefore ?? 0) <= now && isDue(one))
     if (due.length === 0) return
-    // If not all can be asked about, those whose leases end first are.
+    // If the source cannot be asked about all, leases that end first come first.
     due.sort((a, b) => a.holdsUntil - b.holdsUntil)
     this.#beating = this.#tryToRenew(due, begun, now)
     try {
@@ -53,7 +52,7 @@ export class LeaseRenewer {
    * the snapshot and the lock on the run would be a serialization failure. In the last third of the lease it is renewed all the same.
    */
   async withoutRenewing<T>(held: HeldRun, work: () => Promise<T>): Promise<T> {
-    held.notBefore = held.holdsUntil - this.#options.leaseMs(held, performance.now()) / 3
+    held.notBefore = held.holdsUntil - this.#leaseMs(held, performance.now()) / 3
     await this.#beating
     try {
       return await work()
@@ -67,14 +66,15 @@ export class LeaseRenewer {
     begun: ReadonlyMap<HeldRun, number[]>,
     now: number,
   ): Promise<void> {
-    const { held, lose, trouble } = this.#options
+    const { held, observe } = this.#parts
     try {
       await this.#renew(due, begun, now)
       this.#doubtful = false
     } catch (error) {
-      trouble(error)
+      observe.trouble(error, doing)
       for (const one of due) {
-        if (held.has(one) && performance.now() > one.holdsUntil) lose(one, 'its lease could not be renewed')
+        if (held.has(one) && performance.now() > one.holdsUntil)
+          this.#held.lose(one, 'its lease could not be renewed')
       }
     }
   }
@@ -82,7 +82,7 @@ export class LeaseRenewer {
   #begun(now: number): { begun: Map<HeldRun, number[]>; unmarked: Set<HeldRun> } {
     const begun = new Map<HeldRun, number[]>()
     const unmarked = new Set<HeldRun>()
-    for (const { held, marked, startedAt, delivery } of this.#options.attempts) {
+    for (const { held, marked, startedAt, delivery } of this.#parts.underWay) {
       const ids = begun.get(held)
       if (ids === undefined) begun.set(held, [delivery.event.id])
       else ids.push(delivery.event.id)
@@ -92,51 +92,58 @@ export class LeaseRenewer {
   }
 
   async #renew(due: readonly HeldRun[], begun: ReadonlyMap<HeldRun, number[]>, now: number): Promise<void> {
-    const { source, held, lose } = this.#options
+    const { source, held, observe } = this.#parts
     const beats = due.map((one) => ({ run: one.run, begun: begun.get(one) ?? [] }))
     const answers = new Map((await source.heartbeat(beats)).map((answer) => [answer.run, answer]))
     const errors: unknown[] = []
     for (const one of due) {
-      // Its subscription may have ended meanwhile, and the run with it.
+      // The subscription may have ended meanwhile, and the run with it.
       if (!held.has(one)) continue
       const answer = answers.get(one.run)
       if (answer?.unknown !== undefined) {
         errors.push(answer.unknown.error)
         this.#postpone(one, answer.unknown.waitMs)
       } else if (answer !== undefined) this.#renewed(one, answer, begun.get(one) ?? [], now)
-      else lose(one, 'its lease was lost')
+      else this.#held.lose(one, 'its lease was lost')
     }
-    if (errors.length > 0) this.#options.trouble(errors[0])
+    if (errors.length > 0) observe.trouble(errors[0], doing)
   }
 
-  /** Asked again in a while, and for the last time when the lease ends. */
+  /** How long a lease surely lasts that was renewed by a request of this moment. */
+  #leaseMs(held: HeldRun, askedAt: number): number {
+    return shareOf(this.#parts, held).leaseMs(askedAt)
+  }
+
+  /** The lease is asked about again in a while, and for the last time when it ends. */
   #postpone(held: HeldRun, waitMs: number): void {
     const now = performance.now()
-    if (now > held.holdsUntil) this.#options.lose(held, 'its lease could not be renewed')
-    const pauseMs = Math.max(waitMs, this.#options.leaseMs(held, now) / 12)
+    if (now > held.holdsUntil) this.#held.lose(held, 'its lease could not be renewed')
+    const pauseMs = Math.max(waitMs, this.#leaseMs(held, now) / 12)
     held.notBefore = Math.min(now + pauseMs, Math.max(now + tickMs, held.holdsUntil))
     held.renewAt = held.notBefore
   }
 
   #renewed(held: HeldRun, { renewed, cancelled }: HeldLease, begun: readonly number[], now: number): void {
-    const leaseMs = this.#options.leaseMs(held, now)
+    const leaseMs = this.#leaseMs(held, now)
     held.renewAt = now + (renewed ? leaseMs / 3 : tickMs)
     if (renewed) held.holdsUntil = now + leaseMs
-    for (const attempt of this.#options.attempts) {
+    for (const attempt of this.#parts.underWay) {
       if (attempt.held === held && begun.includes(attempt.delivery.event.id)) attempt.marked = true
     }
     this.cancel(held, cancelled)
   }
 
-  /** What an operator has cancelled of a run: what is under way is told to stop. An answer from before does not take it back. */
+  /** An operator has cancelled these events: attempts under way are told to stop. An earlier answer does not undo that. */
   cancel(held: HeldRun, eventIds: readonly number[]): void {
     if (eventIds.length === 0) return
     held.cancelled = [...new Set([...held.cancelled, ...eventIds])]
-    for (const attempt of this.#options.attempts) {
+    for (const attempt of this.#parts.underWay) {
       if (attempt.held === held && eventIds.includes(attempt.delivery.event.id)) cancelAttempt(attempt)
     }
   }
 }
+
+const doing = 'renewing leases'
 
 function cancelAttempt(attempt: RunningAttempt): void {
   attempt.cancelled = true

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { RunningAttempt } from './attempt.ts'
-import type { SettleAnswer, SettleDelivery, Source } from './source.ts'
+import type { RunnerParts } from './runner-parts.ts'
+import type { SettleAnswer, SettleDelivery } from './source.ts'
 
 /** An attempt that has ended, with what is to become of its delivery. */
 export interface EndedAttempt extends SettleDelivery {
@@ -8,24 +9,22 @@ export interface EndedAttempt extends SettleDelivery {
 }
 
 export interface SettlerOptions {
-  readonly source: Pick<Source, 'settle'>
+  readonly parts: RunnerParts
   readonly settled: (ended: EndedAttempt, answer: SettleAnswer) => void
   /** A statement is done: there is room again, and lanes may go on. */
   readonly done: () => void
   readonly trouble: (error: unknown) => void
-  /** So many are not kept until the end of the turn: where settling costs little, what has ended is let go early. */
+  /** This many are settled before the turn ends: where settling costs little, what has ended is let go early. */
   readonly atOnceFrom?: number
   /** Nobody else's settlement waits for this one. */
   readonly isAlone?: (ended: EndedAttempt) => boolean
-  /** Nobody waits for the answers any more. */
-  readonly isOver: () => boolean
 }
 
 const settlementsMax = 5_000
 /** A second statement settles beside the first only for as many: small ones cost more each. */
 const settlementsBesideMin = 200
 /** A lane stands until its settlement is stored, so a database that is back is found soon. */
-const troubleDelayMsMax = 500
+const failureDelayMsMax = 500
 
 /** Settles what has ended, many in one statement: what ends meanwhile goes with the next, so batches grow with the load. */
 export class Settler {
@@ -68,48 +67,48 @@ export class Settler {
   }
 
   async #settleUntilDone(batch: readonly EndedAttempt[]): Promise<void> {
-    const { source, settled, done, trouble, isOver } = this.#options
-    for (let troubles = 0; !isOver(); troubles++) {
+    const { parts, settled, done, trouble } = this.#options
+    for (let failures = 0; !isStopped(parts); failures++) {
       try {
-        const answers = await source.settle(batch)
+        const answers = await parts.source.settle(batch)
         for (let at = 0; at < batch.length; at++) {
           settled(batch[at] as EndedAttempt, answers[at] as SettleAnswer)
         }
         done()
         return
       } catch (error) {
-        // Whoever stopped has said what was left, and the connection was closed after that.
-        if (isOver()) return
+        // The runner has stopped: it has told what was left, and the connection was closed after that.
+        if (isStopped(parts)) return
         trouble(error)
-        await delay(Math.min(100 * 2 ** troubles, troubleDelayMsMax))
+        await delay(Math.min(100 * 2 ** failures, failureDelayMsMax))
       }
     }
   }
 }
 
 /** Few enough to be young when they are forgotten: the garbage collector copies what is kept. */
-const settleApartFrom = 128
+const settleInMemoryFrom = 128
 
-/** One settler for what is settled by statements, and one for runs that settle apart from those. */
+/** One settler for what is settled by statements, and one for runs in memory, which wait for none. */
 export class Settlers {
-  readonly #source: Source
-  readonly #together: Settler
-  readonly #apart: Settler
+  readonly #stored: Settler
+  readonly #inMemory: Settler
 
-  constructor(options: SettlerOptions & { readonly source: Source }) {
-    this.#source = options.source
-    this.#together = new Settler(options)
-    this.#apart = new Settler({
+  constructor(options: SettlerOptions) {
+    this.#stored = new Settler(options)
+    this.#inMemory = new Settler({
       ...options,
-      atOnceFrom: settleApartFrom,
-      isAlone: ({ settlement, delivery }) =>
-        settlement.kind === 'bury' || options.source.settlesAlone?.(delivery) === true,
+      atOnceFrom: settleInMemoryFrom,
+      isAlone: ({ settlement, delivery }) => settlement.kind === 'bury' || delivery.settlesAlone === true,
     })
   }
 
   add(attempt: RunningAttempt, settlement: SettleDelivery['settlement']): void {
-    const isApart = this.#source.settlesApart?.(attempt.held.run)
-    const settler = isApart ? this.#apart : this.#together
+    const settler = attempt.held.run.memory?.settlesInMemory ? this.#inMemory : this.#stored
     settler.add(attempt, settlement)
   }
+}
+
+function isStopped({ state }: RunnerParts): boolean {
+  return state === 'idle'
 }

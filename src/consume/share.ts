@@ -1,36 +1,9 @@
-import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
+import type { LeasedDelivery } from '../domain/delivery.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
 import { isLimited, type Subscription } from '../domain/subscription.ts'
 import type { RunningAttempt } from './attempt.ts'
+import type { HeldRun } from './held-run.ts'
 import type { Want } from './source.ts'
-
-/** A leased run as the runner holds it. */
-export interface HeldRun {
-  readonly run: LeasedRun
-  readonly lane: boolean
-  /** Monotonic: when the lease was asked for, and until when it surely holds. */
-  readonly leasedAt: number
-  /** By the clock of the database. */
-  readonly leasedAtMs: number
-  holdsUntil: number
-  /** When to renew next. */
-  renewAt: number
-  /** Nobody could say whether it is held, or it is being settled: not to be renewed before this. */
-  notBefore?: number
-  /** Deliveries not yet begun, in order. */
-  readonly waiting: LeasedDelivery[]
-  /** Begun and not yet settled. */
-  underWay: number
-  /** What an operator has cancelled meanwhile. */
-  cancelled: readonly number[]
-  /** What is left of it goes back when nothing of it is under way any more. */
-  goesBack: boolean
-}
-
-/** By the clock of the database, as it was at the lease, and the time that has passed since. */
-export function databaseNowMs({ leasedAtMs, leasedAt }: HeldRun, now: number): number {
-  return leasedAtMs + now - leasedAt
-}
 
 /** Makes an attempt: a handler, or what takes its place. */
 export type MakeAttempt = (event: StoredEvent, attempt: RunningAttempt) => unknown
@@ -46,7 +19,7 @@ export interface Wanting {
 /** How many seconds of work to hold in advance. */
 const prefetchSeconds = 0.25
 const prefetchMax = 4_000
-/** What one lane may bring along: it is worked off one by one, each settled before the next begins. */
+/** Deliveries of one lane that are leased at once: each is settled before the next begins. */
 const laneMax = 50
 const wantEventsMax = 10_000
 /** Payloads may have a megabyte each: what is fetched at once stays within this, by the sizes seen lately. */
@@ -79,7 +52,7 @@ export class Share {
   #deliveriesPerHead = 1
   #headsPerRun = 20
   #charsPerDelivery = 0
-  /** When it last took something. Monotonic. */
+  /** Monotonic: when the share last took a run. */
   #tookAt = Number.NEGATIVE_INFINITY
 
   /** No lease brings more at once. */
@@ -102,7 +75,7 @@ export class Share {
     return this.#subscription
   }
 
-  /** Somebody has changed its options. */
+  /** The options of the subscription have changed. */
   refresh(subscription: Subscription): void {
     const { leaseMs } = this.#subscription
     if (leaseMs !== subscription.leaseMs) this.#lastLease = { askedBefore: performance.now(), leaseMs }
@@ -164,13 +137,13 @@ export class Share {
     return this.subscription.keyConcurrency !== null
   }
 
-  /** How long it waits until it takes more. */
+  /** How long the share rests until it takes more. */
   restMs(now: number): number {
     const { processingInterval } = this.subscription.queue
     return processingInterval === null ? 0 : this.#tookAt + processingInterval - now
   }
 
-  /** It would begin this many at once. */
+  /** Whether this many deliveries would begin at once. */
   isIdle(deliveries: number): boolean {
     const { processingInterval, batchSize } = this.subscription.queue
     if ((processingInterval ?? 0) > 0 || deliveries > (batchSize ?? deliveries)) return false

@@ -7,15 +7,18 @@ import type { CallerTransaction } from '../domain/transaction.ts'
 export interface Source {
   /** At most what is wanted, oldest first. */
   lease(wants: readonly Want[]): Promise<LeaseAnswer>
-  /** Whether a lease would find anything: cheaper to ask when idle. */
+  /** Whether a lease would find anything: cheaper than a lease. */
   peek(subscriptions: readonly number[]): Promise<boolean>
   /** Resolves once all of these are durable, or are known to have come too late. Answers in their order. */
   settle(settlements: readonly SettleDelivery[]): Promise<readonly SettleAnswer[]>
   heartbeat(beats: readonly Beat[]): Promise<readonly HeldLease[]>
   /** Hands whole runs back; nothing left in them has begun. */
   release(runs: readonly LeasedRun[]): Promise<void>
-  /** Hands back deliveries that have not begun, while others of their runs go on. Without it they wait for those. */
-  releaseSome?(deliveries: readonly LeasedDelivery[]): Promise<void>
+  /**
+   * Hands back deliveries that have not begun, while others of their runs go on. A source that can only hand back whole
+   * runs does nothing: then these go back when the rest of their run has ended.
+   */
+  releaseSome(deliveries: readonly LeasedDelivery[]): Promise<void>
   /** Takes a delivery out of its run into one of its own; undefined if the lease is lost. */
   isolate(delivery: LeasedDelivery): Promise<Isolated | undefined>
   /**
@@ -25,16 +28,6 @@ export interface Source {
   completeIn(tx: CallerTransaction, completion: Completion): Promise<boolean>
   /** Whether this lease's `completeIn` was committed. Not whether the lease is gone: it may have gone to another. */
   isCompleted(delivery: LeasedDelivery): Promise<boolean>
-  /** Settlements of this run need not wait for the database, nor for those of other runs that do. */
-  settlesApart?(run: LeasedRun): boolean
-  /** Its settlement may have to wait for something, and no other settlement may wait with it. */
-  settlesAlone?(delivery: LeasedDelivery): boolean
-  /** No suspect is in hand any more. A lease that is being waited for may have been asked for without suspects. */
-  acquitted?(): void
-  /** It is held, but must not begin before the runner is told to go on with it. */
-  holdsBack?(run: LeasedRun): boolean
-  /** Whether an attempt of this run may begin at this moment of the monotonic clock, apart from what its lease says. */
-  mayBegin?(run: LeasedRun, now: number): boolean
 }
 
 export interface Want {
@@ -43,9 +36,9 @@ export interface Want {
   readonly runsMax: number
   readonly laneMax: number
   readonly suspects: boolean
-  /** A suspended subscription gives out one as well, to see whether its endpoint is back. */
+  /** A suspended subscription gives out one delivery as well, to see whether its endpoint is back. */
   readonly probe?: boolean
-  /** By which this process has the subscription's queue in its memory. */
+  /** The token by which this process has the subscription's queue in its memory. */
   readonly memoryToken?: number
 }
 
@@ -53,11 +46,11 @@ export interface LeaseAnswer {
   readonly runs: readonly LeasedRun[]
   /** Something could not be looked at just now: ask again soon. */
   readonly again: boolean
-  /** Monotonic: when these were asked for, if not by this very call. */
+  /** Monotonic: when these runs were asked for, if not by this very call. */
   readonly askedAt?: number
 }
 
-/** By the worker's own watch: how long after the lease it began, and how long it took. */
+/** By the worker's own watch: how long after the lease the attempt began, and how long it took. */
 export interface Timing {
   readonly startedAfterMs: number
   readonly executionMs: number
@@ -77,13 +70,13 @@ export interface Completion extends Timing {
 export interface SettleDelivery extends Timing {
   readonly delivery: LeasedDelivery
   readonly settlement: Settlement | { readonly kind: 'release' } | { readonly kind: 'cancel' }
-  /** What an attempt over HTTP has to show for itself. */
+  /** The request and answer of a webhook. */
   readonly exchange?: ExchangeRecord | undefined
 }
 
 export type SettleAnswer =
   | 'settled'
-  /** Whatever was to become of it: its own transaction, given to `completeIn`, had committed. */
+  /** The transaction that was given to `completeIn` had committed, whatever the settlement was. */
   | 'completed'
   | 'lost'
 
@@ -97,6 +90,6 @@ export interface HeldLease {
   /** False: still held, but not for longer than before. */
   readonly renewed: boolean
   readonly cancelled: readonly number[]
-  /** Nobody could say: it is asked again, no sooner than after so long. */
+  /** The source could not tell: ask again, no sooner than after `waitMs`. */
   readonly unknown?: { readonly error: unknown; readonly waitMs: number }
 }

@@ -1,4 +1,5 @@
-import type { HeldRun, Share } from './share.ts'
+import type { HeldRun } from './held-run.ts'
+import type { Share } from './share.ts'
 
 /**
  * How long a suspect that waits elsewhere keeps the others waiting: until it begins, and from then on. An endpoint that
@@ -11,7 +12,7 @@ export class Suspects {
   /** Until when, monotonic, the others wait for each. */
   readonly #until = new Map<HeldRun, number>()
 
-  /** Another one may be leased. */
+  /** Another suspect may be leased. */
   get isNone(): boolean {
     return this.#until.size === 0
   }
@@ -24,18 +25,18 @@ export class Suspects {
     if (this.#until.has(held)) this.#until.set(held, untilFor(share, suspenseMs.begun))
   }
 
-  /** It goes on as another run. */
+  /** The delivery goes on in another run. */
   moved(before: HeldRun, after: HeldRun): void {
     const until = this.#until.get(before)
     if (until !== undefined) this.#until.set(after, until)
   }
 
-  /** The others need not wait for it any more. */
+  /** The others need not wait for this run any more. */
   acquit(held: HeldRun): void {
     this.#until.delete(held)
   }
 
-  /** Acquits those that have kept the others waiting for long enough; whether there were any. */
+  /** Acquits runs that have kept the others waiting for long enough. Whether there were any. */
   acquitLate(now: number): boolean {
     const late = [...this.#until].filter(([, until]) => now >= until)
     for (const [held] of late) this.acquit(held)

@@ -3,7 +3,7 @@ export interface WakeupOptions {
   readonly pollMs: number
   /** The longest wait: polling is the truth, and notifications only make it fast. */
   readonly idlePollMs: number
-  /** How long to wait for so long a time when idle, so that others look at the same moment. */
+  /** How long an idle loop waits until the next common beat, so that all loops of a process look together. */
   readonly untilBeat?: (everyMs: number) => number
 }
 
@@ -11,8 +11,7 @@ export interface WakeupOptions {
 const soonMs = 20
 
 /**
- * When to look for work: at once when somebody says so, else by polling, every `pollMs` while busy and ever
- * more rarely when idle.
+ * When to look for work: at once when woken, else by polling, every `pollMs` while busy and ever more rarely when idle.
  */
 export class Wakeup {
   readonly #options: WakeupOptions
@@ -45,7 +44,7 @@ export class Wakeup {
     if (!this.#emptied) this.#resume?.('woken')
   }
 
-  /** A lane may go on, and others soon: they are looked for together. */
+  /** A lane may go on, and others soon: one look finds them together. */
   wakeSoon(): void {
     this.#soon ??= setTimeout(() => {
       this.#soon = undefined
@@ -53,18 +52,18 @@ export class Wakeup {
     }, soonMs)
   }
 
-  /** Somebody rests until then. */
+  /** A share rests for this long. */
   wakeAfter(ms: number): void {
     clearTimeout(this.#rested)
     this.#rested = setTimeout(() => this.wake(), ms)
   }
 
-  /** Nothing was left at the last look, and nobody has said anything since. */
+  /** Nothing was left at the last look, and no signal has come since. */
   get isIdle(): boolean {
     return this.#emptied && !this.#woken && this.#resume !== undefined
   }
 
-  /** What was said before this look is answered by it. */
+  /** This look answers the signals that came before it. */
   looking(): void {
     this.#woken = false
     this.#freed = false
@@ -85,7 +84,7 @@ export class Wakeup {
   /** Waits until it is worth looking. When only the timer says so, `peek` has the last word. */
   async wait(peek: () => Promise<boolean>): Promise<void> {
     if (this.#woken || (this.#freed && !this.#emptied)) {
-      // Heard once: whoever does not look now, for want of room, looks when there is some.
+      // Consume the signal: a free slot wakes us again.
       this.#woken = false
       this.#freed = false
       return
@@ -94,7 +93,7 @@ export class Wakeup {
       if ((await this.#sleep(this.#pauseMs())) === 'woken') return
       this.#pollMs = Math.min(this.#pollMs * 2, this.#options.idlePollMs)
       if (await peek()) this.#woken = true
-      // Somebody may have said something while it peeked.
+      // A signal may have come during the peek.
     } while (!this.#woken && !(this.#freed && !this.#emptied))
   }
 
@@ -109,7 +108,7 @@ export class Wakeup {
     clearTimeout(this.#rested)
   }
 
-  /** Waits for the time given, or less if woken: after trouble, and when somebody else is at it. */
+  /** Waits for this long, or less if woken: after a failure, or while another process admits. */
   async pause(ms: number): Promise<void> {
     await this.#sleep(jittered(ms))
   }

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { EventEmitter } from 'node:events'
 import type { PostgresDatabase } from '../db/postgres.ts'
 import type { HubEvents } from '../observe/hub-events.ts'
@@ -12,19 +13,43 @@ export interface Core {
   readonly metrics: Metrics
   /** Between the parts of this process. */
   readonly signals: Signals
-  /** For whoever uses the hub. */
+  /** For the application that uses the hub. */
   readonly events: EventEmitter<HubEvents>
   /** Logs that a background task failed. The task goes on. */
   readonly trouble: (error: unknown, doing: string) => void
+  /** The name of this process in the list of workers. */
+  readonly workerId: string
+  /** The number that leases know this process by. */
+  readonly identity: WorkerIdentity
+  readonly worker: () => Promise<number>
+  /** Processes of one schema notify each other here. */
+  readonly channel: string
+  /** Names this start of the process in notifications, so that it does not wake itself. */
+  readonly processId: string
 }
 
-export function createCore({ db, log }: Pick<Core, 'db' | 'log'>): Core {
+export interface WorkerIdentity {
+  number(): Promise<number>
+  /** Tells the database that this process lives. After a failover the number may be another. */
+  register(): Promise<number>
+}
+
+export interface CoreOptions extends Pick<Core, 'db' | 'log' | 'workerId' | 'identity'> {
+  readonly schema: string
+}
+
+export function createCore({ db, log, workerId, identity, schema }: CoreOptions): Core {
   const trouble = (error: unknown, doing: string) =>
     log.error({ err: error, doing }, 'Background task failed')
   return {
     db,
     log,
+    workerId,
+    identity,
     trouble,
+    worker: () => identity.number(),
+    channel: `posthorn.${schema}`,
+    processId: randomUUID(),
     metrics: createMetrics(),
     signals: new Signals(log),
     events: new EventEmitter<HubEvents>(),

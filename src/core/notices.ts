@@ -1,41 +1,27 @@
-import type { Database, Listening } from '../db/database.ts'
+import type { Listening } from '../db/database.ts'
+import type { Core } from './core.ts'
 
-export interface NoticesOptions {
-  readonly db: Pick<Database, 'listen'>
-  readonly channel: string
-  /** This process's own notices are not for itself. */
-  readonly processId: string
-  /** There may be work. */
-  readonly work: () => void
-  /** A subscription is not what it was. */
-  readonly subscribers: () => void
-  /** Something that a process holds was cancelled. */
-  readonly cancelled: () => void
-  /** Some may have been missed, and the server may be another one. */
-  readonly gap: () => void
-}
-
-/** Hears what is said in other processes. */
+/** Turns notifications of other processes into signals of this one. */
 export class Notices {
-  readonly #options: NoticesOptions
+  readonly #core: Pick<Core, 'db' | 'channel' | 'processId' | 'signals'>
   #listening: Listening | undefined
 
-  constructor(options: NoticesOptions) {
-    this.#options = options
+  constructor(core: Pick<Core, 'db' | 'channel' | 'processId' | 'signals'>) {
+    this.#core = core
   }
 
   async start(): Promise<void> {
-    const { db, channel, processId, work, subscribers, cancelled, gap } = this.#options
+    const { db, channel, processId, signals } = this.#core
     this.#listening ??= await db.listen(channel, {
       onNotify: (from) => {
-        if (from === 'subscribers') subscribers()
-        else if (from === 'cancelled') cancelled()
-        else if (from !== processId) work()
+        if (from === 'subscribers') signals.emit('subscriptionsChanged')
+        else if (from === 'cancelled') signals.emit('deliveriesCancelled')
+        else if (from !== processId) signals.emit('wake')
       },
       onGap: () => {
-        gap()
-        subscribers()
-        work()
+        signals.emit('noticesMissed')
+        signals.emit('subscriptionsChanged')
+        signals.emit('wake')
       },
     })
   }

@@ -1,7 +1,7 @@
 import { within } from '../domain/within.ts'
 import { PosthornError } from '../errors.ts'
 
-/** How long whoever asks is kept waiting. */
+/** How long a question waits for the database at most. */
 const waitMsMax = 1_500
 const freshMs = 1_000
 

@@ -3,7 +3,7 @@ export interface RefresherOptions {
   readonly trouble: (error: unknown, doing: string) => void
 }
 
-/** Reads something again whenever somebody says that it has changed: once for all who have said so meanwhile. */
+/** Reads something again whenever it has changed: once for all changes that were told meanwhile. */
 export class Refresher {
   readonly #options: RefresherOptions
   #isOutdated = false

@@ -33,6 +33,10 @@ export interface SignalValues {
   wakeHandlers: undefined
   /** A subscription was made, changed or ended, here or elsewhere. */
   subscriptionsChanged: undefined
+  /** Somewhere deliveries were cancelled that this process may hold. */
+  deliveriesCancelled: undefined
+  /** Notifications of other processes may have been missed, and the server may be another one. */
+  noticesMissed: undefined
   /** A connection was lost and is back: the server may be another one. */
   reconnected: undefined
   /** A settlement was refused: a run may be leased to this process that it does not know of. */
@@ -77,7 +81,7 @@ export class Signals {
       try {
         listener(value as SignalValues[N])
       } catch (error) {
-        this.#log.error({ err: error, signal: name }, 'A listener threw')
+        this.#log.error({ err: error, signal: name }, 'A listener of a signal threw')
       }
     }
   }

@@ -12,8 +12,20 @@ export interface LeasedRun {
   readonly leasedUntil: Date
   /** By the database's clock: from then on none of its deliveries may begin. Null: they do not expire, or nobody here knows. */
   readonly expiresAtMs?: number | null
+  /** What a memory queue of this process asks of the run; undefined: none has to do with it. */
+  memory?: MemoryTerms
   /** In a lane these are attempted one after the other, in this order. */
   readonly deliveries: LeasedDelivery[]
+}
+
+/** What a memory queue asks of its own runs, and of stored runs that may share a lane with them. */
+export interface MemoryTerms {
+  /** The run itself is in memory: its settlements wait for no statement. */
+  readonly settlesInMemory: boolean
+  /** Whether an attempt may begin at this moment of the monotonic clock, apart from what the lease says. */
+  mayBegin(now: number): boolean
+  /** Whether the run has to wait for older deliveries of its lane: the signal `runMayBegin` ends the wait. */
+  holdsBack(): boolean
 }
 
 export interface LeasedDelivery {
@@ -24,4 +36,6 @@ export interface LeasedDelivery {
   readonly attempt: number
   /** Failures so far. */
   readonly failures: number
+  /** Its settlement may have to wait for something, and no other settlement may wait with it. */
+  readonly settlesAlone?: boolean
 }

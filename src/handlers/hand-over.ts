@@ -1,21 +1,22 @@
 import type { Runner } from '../consume/runner.ts'
+import type { Core } from '../core/core.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
 import type { LeaseTokens } from '../engine/lease-tokens.ts'
 import type { HandOver, WaitingRunner } from '../engine/publish-contract.ts'
-import type { Metrics } from '../observe/metrics.ts'
 import { observePickup } from '../observe/pickup.ts'
 import type { Served } from '../subscriptions/served.ts'
 
 export interface HandOverNeeds {
   readonly runner: Pick<Runner, 'idle' | 'take'>
   readonly tokens: LeaseTokens
-  readonly worker: () => Promise<number>
   readonly served: Pick<Served, 'known'>
-  readonly metrics: Metrics
 }
 
 /** Hands published deliveries straight to the runner of this process: the handler starts after one commit, not two. */
-export function createHandOver({ runner, tokens, worker, served, metrics }: HandOverNeeds): HandOver {
+export function createHandOver(
+  { worker, metrics }: Pick<Core, 'worker' | 'metrics'>,
+  { runner, tokens, served }: HandOverNeeds,
+): HandOver {
   return {
     idle: async (deliveries): Promise<WaitingRunner | undefined> => {
       const subscriptions = runner.idle(deliveries)

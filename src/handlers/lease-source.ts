@@ -9,8 +9,7 @@ import type {
   Source,
   Want,
 } from '../consume/source.ts'
-import type { Signals } from '../core/signals.ts'
-import type { Database } from '../db/database.ts'
+import type { Core } from '../core/core.ts'
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
 import { isLimited } from '../domain/subscription.ts'
 import { type CallerTransaction, rowsOf } from '../domain/transaction.ts'
@@ -20,7 +19,7 @@ import { heartbeat } from '../engine/heartbeat.ts'
 import { isolate } from '../engine/isolate.ts'
 import { lease } from '../engine/lease.ts'
 import type { LeaseTokens } from '../engine/lease-tokens.ts'
-import { hasWork, type Peek } from '../engine/peek.ts'
+import { hasWork } from '../engine/peek.ts'
 import { release } from '../engine/release.ts'
 import { type SettleRequest, settle, settleRequest, settleValues } from '../engine/settle.ts'
 import {
@@ -31,25 +30,23 @@ import {
   settleLate,
 } from '../engine/settle-late.ts'
 import { settleStatement } from '../engine/settle-statements.ts'
+import type { SharedPeek } from '../engine/shared-peek.ts'
 import { checkSnapshot } from '../engine/snapshot.ts'
+import { observePickup } from '../observe/pickup.ts'
 import type { Served } from '../subscriptions/served.ts'
 import { type AttemptExchange, recordExchanges } from '../webhooks/send/record-exchanges.ts'
+import type { WebhookNotes } from '../webhooks/send/webhook-notes.ts'
 import { sortOut } from './sorted-out.ts'
 
-export interface LeaseSourceOptions {
-  readonly db: Database
+export interface LeaseSourceNeeds {
   readonly admitter: Admitter
-  readonly worker: () => Promise<number>
   readonly tokens: LeaseTokens
   readonly served: Pick<Served, 'known'>
-  readonly leased: (run: LeasedRun, leaseMs: number) => void
-  /** What must be known of leased runs before they can be attempted. */
-  readonly prepare: (runs: readonly LeasedRun[]) => Promise<void>
-  /** Whether there is anything to do. */
-  readonly look: (subscriptions: readonly number[]) => Promise<Peek>
-  readonly signals: Signals
-  readonly trouble: (error: unknown, doing: string) => void
+  readonly sharedPeek: SharedPeek
+  readonly notes: WebhookNotes
 }
+
+type LeaseSourceOptions = LeaseSourceNeeds & Pick<Core, 'db' | 'worker' | 'metrics' | 'signals' | 'trouble'>
 
 /** The hub's end of the runner: leases from the database, settlements back to it, many in one statement. */
 export class LeaseSource implements Source {
@@ -57,8 +54,8 @@ export class LeaseSource implements Source {
   readonly #isolated = new WeakMap<LeasedDelivery, Isolated>()
   #admitting = false
 
-  constructor(options: LeaseSourceOptions) {
-    this.#options = options
+  constructor(core: Core, needs: LeaseSourceNeeds) {
+    this.#options = { ...core, ...needs }
   }
 
   /**
@@ -81,7 +78,7 @@ export class LeaseSource implements Source {
   }
 
   async peek(subscriptions: readonly number[]): Promise<boolean> {
-    return hasWork(await this.#options.look(subscriptions), subscriptions)
+    return hasWork(await this.#options.sharedPeek.look(subscriptions), subscriptions)
   }
 
   /** Most attempts succeed, and successes have statements of their own: `settle` gets what is left of them. */
@@ -128,6 +125,10 @@ export class LeaseSource implements Source {
     )
   }
 
+  async releaseSome(): Promise<void> {
+    // A run in the database can only go back as a whole.
+  }
+
   /** Once: the second time its run may be locked by the very transaction that asks. */
   async isolate(delivery: LeasedDelivery): Promise<Isolated | undefined> {
     const before = this.#isolated.get(delivery)
@@ -160,7 +161,7 @@ export class LeaseSource implements Source {
       const { moved } = await this.#options.admitter.admit()
       if (moved > 0) this.#options.signals.emit('wakeHandlers')
     } catch (error) {
-      this.#options.trouble(error, 'letting arrivals in')
+      this.#options.trouble(error, 'admitting arrivals')
     } finally {
       this.#admitting = false
     }
@@ -216,7 +217,7 @@ export class LeaseSource implements Source {
   }
 
   async #lease(wants: readonly Want[]): Promise<LeasedRun[]> {
-    const { db, worker, tokens, served, leased } = this.#options
+    const { db, worker, tokens, served, metrics } = this.#options
     const token = tokens.draw()
     try {
       const runs = await lease(db, {
@@ -230,17 +231,17 @@ export class LeaseSource implements Source {
         tags: null,
       })
       await this.#prepare(runs)
-      for (const run of runs) leased(run, served.known(run.subscription).leaseMs)
+      for (const run of runs) observePickup(metrics, run, served.known(run.subscription).leaseMs)
       return runs
     } finally {
       tokens.arrived(token)
     }
   }
 
-  /** What cannot be prepared goes back at once, or it would be held by nobody until its lease ends. */
+  /** What must be known of webhooks before they are sent. Runs that cannot be prepared go back at once: nobody holds them. */
   async #prepare(runs: readonly LeasedRun[]): Promise<void> {
     try {
-      await this.#options.prepare(runs)
+      await this.#options.notes.read(runs)
     } catch (error) {
       await this.release(runs)
       throw error

@@ -1,15 +1,17 @@
 import type { Runner } from '../consume/runner.ts'
-import type { Signals } from '../core/signals.ts'
+import type { Core } from '../core/core.ts'
 import type { Served } from '../subscriptions/served.ts'
 
 export interface RunnerSignalsNeeds {
-  readonly signals: Signals
   readonly runner: Runner
   readonly served: Pick<Served, 'has'>
 }
 
 /** The runner hears what it can lease, begin, take and hand back. */
-export function listenForRunner({ signals, runner, served }: RunnerSignalsNeeds): void {
+export function listenForRunner(
+  { signals }: Pick<Core, 'signals'>,
+  { runner, served }: RunnerSignalsNeeds,
+): void {
   signals.on('wake', () => runner.wake())
   signals.on('wakeHandlers', () => runner.wake())
   signals.on('reconnected', () => runner.wake())

@@ -3,8 +3,10 @@ import type { HandlerOptions } from '../consume/registration.ts'
 import { defineRegistration, type Registration } from '../consume/registration.ts'
 import type { Runner } from '../consume/runner.ts'
 import { Share } from '../consume/share.ts'
+import type { Source } from '../consume/source.ts'
 import type { Core } from '../core/core.ts'
 import { portionsOf } from '../core/portions.ts'
+import { Refresher } from '../core/refresher.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import { PosthornError } from '../errors.ts'
 import type { Memory } from '../memory/memory.ts'
@@ -15,14 +17,15 @@ import type { Served } from '../subscriptions/served.ts'
 import { listSubscriptions, upsertSubscription } from '../subscriptions/subscriptions.ts'
 import type { Push } from '../webhooks/send/push.ts'
 
-/** Neither a start nor a stop takes long, however many queues there are: upkeep records the others. */
+/** Bounds how long a start or a stop takes: upkeep records the other queues. */
 const recordedMax = 500
-/** A process that had a queue in its memory may start again: it has that long before another one takes its queue. */
+/** A process that had a queue in its memory may restart: for this long no other process takes the queue. */
 const vacantMsMin = 30_000
 
 export interface ServedSubscriptionsNeeds {
-  readonly core: Pick<Core, 'db' | 'log' | 'signals'>
   readonly served: Served
+  /** Leases from the database. */
+  readonly source: Source
   readonly runner: Runner
   readonly push: Push
   readonly memory: Memory
@@ -30,20 +33,28 @@ export interface ServedSubscriptionsNeeds {
 
 /** The subscriptions that this process serves: those it has handlers for, and the webhooks if it sends them. */
 export class ServedSubscriptions {
+  readonly #core: Pick<Core, 'db' | 'log' | 'workerId'>
   readonly #needs: ServedSubscriptionsNeeds
+  readonly #refresher: Refresher
   readonly #registrations = new Map<string, Registration>()
-  /** Those of them that have ended, or that another process has now. Nothing of theirs begins here, but what is under way is known. */
+  /** Subscriptions that have ended, or that another process has now: nothing of theirs begins here any more. */
   readonly #givenUp = new Set<number>()
-  /** Those of these that another process has taken: they may come back. */
+  /** Subscriptions whose memory queue another process has taken: they may come back. */
   readonly #taken = new Set<number>()
   readonly #registrationOf = new Map<number, Registration>()
   #all: readonly Subscription[] = []
-  /** Some queue has a limit, whoever serves it. */
+  #usesMemory = false
+  /** Some queue has a limit, here or elsewhere. */
   isAnyLimited = false
 
-  constructor(needs: ServedSubscriptionsNeeds) {
+  constructor(core: Core, needs: ServedSubscriptionsNeeds) {
+    const { signals, trouble } = core
+    this.#core = core
     this.#needs = needs
-    needs.core.signals.on('queueTaken', (no) => this.#loseTo(no))
+    this.#refresher = new Refresher({ read: () => this.refresh(), trouble })
+    signals.on('queueTaken', (no) => this.#loseTo(no))
+    signals.on('subscriptionsChanged', () => this.refreshSoon())
+    signals.on('reconnected', () => this.refreshSoon())
   }
 
   /** By number, those that have a handler here. */
@@ -69,36 +80,56 @@ export class ServedSubscriptions {
     return this.#needs.served.all().filter(({ no, via }) => via === 'handler' && !this.#givenUp.has(no))
   }
 
-  /** It has ended, or another process has it now. */
+  /** The subscription has ended, or another process has it now. */
   #giveUp(no: number): void {
     this.#givenUp.add(no)
     this.#needs.runner.retire(no)
   }
 
-  /** Another process has it in its memory. */
+  /** Another process has the queue in its memory. */
   #loseTo(no: number): void {
     this.#taken.add(no)
     this.#giveUp(no)
   }
 
   /**
-   * Serves what has a handler here and nobody else has: a queue that another process had taken and that is kept in the
-   * database by now, or one that no process has in memory any more.
+   * Serves subscriptions that have a handler here and that no other process has: a queue that another process had taken and
+   * that the database keeps by now, or a memory queue that no process has any more.
    */
   async #takeUp(subscriptions: readonly Subscription[]): Promise<void> {
-    const { served, runner, memory } = this.#needs
+    const { served, runner } = this.#needs
     for (const subscription of subscriptions) {
       const { no, storage } = subscription
       if (!this.#registrationOf.has(no)) continue
       const isTaken = this.#taken.has(no)
       if (storage === 'database' && !isTaken) continue
-      const vacantMs = isTaken ? 0 : vacantMsMin
-      if (storage === 'memory' && !(await memory.takeUp(subscription, { vacantMs }))) continue
+      if (storage === 'memory' && !(await this.#takeUpQueue(subscription, isTaken ? 0 : vacantMsMin)))
+        continue
       this.#taken.delete(no)
       this.#givenUp.delete(no)
       served.set(subscription)
       runner.resume(await this.#shareOf(subscription))
     }
+  }
+
+  async #takeUpQueue(subscription: Subscription, vacantMs: number): Promise<boolean> {
+    this.#useMemory()
+    return this.#needs.memory.takeUp(subscription, { vacantMs })
+  }
+
+  /** Claims and loads the memory queues of what has a handler here. */
+  async openMemoryQueues(): Promise<void> {
+    const { subscriptions } = this
+    if (subscriptions.some(({ storage }) => storage === 'memory')) this.#useMemory()
+    await this.#needs.memory.start(subscriptions)
+  }
+
+  /** From now on the runner leases from memory as well. A process that never wants a memory queue knows only the database. */
+  #useMemory(): void {
+    if (this.#usesMemory) return
+    this.#usesMemory = true
+    const { runner, memory, source } = this.#needs
+    runner.use(memory.beside(source))
   }
 
   /** Makes the subscriptions what their handlers want. */
@@ -109,7 +140,7 @@ export class ServedSubscriptions {
   /** The last start's options win, also here: another process may have started with others meanwhile. */
   async refresh(): Promise<void> {
     const { served, runner, push, memory } = this.#needs
-    const { db } = this.#needs.core
+    const { db } = this.#core
     // Before the list is read: a handler whose subscription is made meanwhile is not on it.
     const handled = this.handled
     const subscriptions = await listSubscriptions(db)
@@ -130,24 +161,33 @@ export class ServedSubscriptions {
     await this.#takeUp(subscriptions)
   }
 
-  /** Records what this start found unfinished. It can do without: a failure is only logged. */
-  async recordRecoveries(worker: string): Promise<void> {
-    const { db, log } = this.#needs.core
+  refreshSoon(): void {
+    this.#refresher.soon()
+  }
+
+  /** Resolves when no refresh is under way, and none will be. */
+  stop(): Promise<void> {
+    return this.#refresher.stop()
+  }
+
+  /** Records what this start found unfinished. The record is not essential: a failure is only logged. */
+  async recordRecoveries(): Promise<void> {
+    const { db, log, workerId: worker } = this.#core
     try {
       for (const queues of this.#recorded) {
         for (const found of await recordRecoveries(db, { queues, worker })) {
           const { queue, eventsRecovered, checkpointId } = found
-          log.info({ queue, eventsRecovered, checkpointId }, 'A queue had unfinished work')
+          log.info({ queue, eventsRecovered, checkpointId }, 'Queue had unfinished work at start')
         }
       }
     } catch (error) {
-      log.error({ err: error }, 'What queues had unfinished could not be recorded')
+      log.error({ err: error }, 'Recording unfinished work of queues failed')
     }
   }
 
   /** Records how far the queues have come. */
   async recordCheckpoints(): Promise<void> {
-    for (const queues of this.#recorded) await checkpoint(this.#needs.core.db, { queues, reason: 'stop' })
+    for (const queues of this.#recorded) await checkpoint(this.#core.db, { queues, reason: 'stop' })
   }
 
   /** The queues that this process serves, and those that are pulled from anywhere, in portions. */
@@ -161,13 +201,10 @@ export class ServedSubscriptions {
   async #subscribe(registration: Registration): Promise<void> {
     const { definition } = registration
     const { served, runner } = this.#needs
-    const { db, log } = this.#needs.core
+    const { db, log } = this.#core
     const { subscription, before } = await upsertSubscription(db, definition)
     if (before !== undefined && !sameDefinition(before, subscription)) {
-      log.warn(
-        { subscription: definition.name, before, after: subscription },
-        'The options of a subscription changed',
-      )
+      log.warn({ subscription: definition.name, before, after: subscription }, 'Subscription options changed')
     }
     served.set(subscription)
     this.#registrationOf.set(subscription.no, registration)

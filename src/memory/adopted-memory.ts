@@ -1,5 +1,5 @@
 import { type Database, defineStatement } from '../db/database.ts'
-import type { MemoryToken } from './move-memory.ts'
+import type { MemoryToken } from './claim-memory.ts'
 
 export interface AdoptedRun {
   readonly runId: number
@@ -19,7 +19,9 @@ export async function findAdopted(
   { subscription, token, queueToken }: MemoryToken & { readonly queueToken: number },
 ): Promise<Adopted> {
   const rows = await db.run<[eventId: number, runId: number | null, until: Date]>(adoptedStatement(db), [
-    ...[subscription, token, queueToken],
+    subscription,
+    token,
+    queueToken,
   ])
   const runs = new Map<number, AdoptedRun>()
   const completed = new Set<number>()

@@ -15,22 +15,22 @@ export class Adoption {
   /** Undefined: not decided yet. */
   result: AdoptedAs | undefined
   readonly decided: Promise<AdoptedAs>
-  #decide: (result: AdoptedAs) => void = () => undefined
+  #resolve: (result: AdoptedAs) => void = () => undefined
 
   constructor() {
     this.decided = new Promise((resolve) => {
-      this.#decide = resolve
+      this.#resolve = resolve
     })
   }
 
   decide(result: AdoptedAs): void {
     if (this.result !== undefined) return
     this.result = result
-    this.#decide(result)
+    this.#resolve(result)
   }
 }
 
-/** Waits for the decision: the delivery as the database knows it, or what has become of it otherwise. */
+/** Waits for the decision: the delivery as the database knows it, or what else has become of it. */
 export async function adoptedOf(
   delivery: LeasedDelivery,
 ): Promise<LeasedDelivery | Exclude<AdoptedAs, LeasedRun>> {
@@ -47,7 +47,7 @@ export function isMoving({ adoption }: Entry): boolean {
   return adoption !== null && adoption.result !== null
 }
 
-/** What is moved, or is being moved, of a run in memory; undefined: nothing is. */
+/** The runs in the database that a run in memory was moved to, as far as decided; undefined: nothing of it is moved. */
 export function movedOf(
   run: MemoryRun,
 ): { readonly runs: LeasedRun[]; readonly isOpen: boolean } | undefined {
@@ -56,7 +56,7 @@ export function movedOf(
   const results = adoptions.map(({ result }) => result)
   return {
     runs: results.flatMap((result) => (typeof result === 'object' && result !== null ? [result] : [])),
-    // What a transaction has completed nobody else can lease.
+    // Nobody else can lease what a transaction has completed.
     isOpen: results.some((result) => result === undefined || result === 'completed'),
   }
 }

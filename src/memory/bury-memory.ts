@@ -1,12 +1,9 @@
 import { type Database, defineStatement } from '../db/database.ts'
 import { lockAdmissions } from '../engine/admit-statements.ts'
-import { heldMemory, storeTaken } from './memory-sql.ts'
+import type { MemoryDeliveryName } from './claim-memory.ts'
 
-export interface BuryMemoryRequest {
-  readonly subscription: number
-  readonly token: number
-  /** It is persisted. */
-  readonly eventId: number
+/** Of an event that is persisted. */
+export interface BuryMemoryRequest extends MemoryDeliveryName {
   /** The lane that stops at it, which from now on is kept in the durable tables; null: none. */
   readonly stopsLane: string | null
   readonly attempt: number
@@ -44,7 +41,12 @@ export async function buryMemory(db: Database, request: BuryMemoryRequest): Prom
  */
 const queueBehindStatement = defineStatement(
   'queue_behind_memory',
-  `with ${heldMemory},
+  `with held as materialized (   -- the queue, if it is still the caller's: nobody else claims it until the statement is done
+    select q.subscription
+    from __schema__.memory_queues q
+    where q.subscription = $1 and q.token = $2
+    for update
+  ),
   run as (
     delete from __schema__.runs r
     using held h
@@ -68,14 +70,28 @@ const queueBehindStatement = defineStatement(
 /** Where nothing is taken, the event was buried before and the answer was lost, or was moved: nothing is recorded twice. */
 const buryStatement = defineStatement(
   'bury_memory',
-  `with ${heldMemory},
+  `with held as materialized (   -- the queue, if it is still the caller's: nobody else claims it until the statement is done
+    select q.subscription
+    from __schema__.memory_queues q
+    where q.subscription = $1 and q.token = $2
+    for update
+  ),
   taken as (
     delete from __schema__.memory_events m
     using held h
     where m.subscription = $1 and (m.event_id = $3 or m.lane_key = $4)
     returning m.*
   ),
-  ${storeTaken},
+  stored as (
+    insert into __schema__.events as e (id, type, title, description, payload, ordering_key, version, source, "timestamp",
+      correlation_id, causation_id, traceparent, max_retries, attributes, owed, created_at)
+    select m.event_id, m.type, m.title, m.description, m.payload, m.ordering_key, m.version, m.source, m."timestamp",
+      m.correlation_id, m.causation_id, m.traceparent, m.max_retries, m.attributes, array[m.subscription], m.created_at
+    from taken m
+    on conflict (id) do update   -- another memory queue was owed it, too
+    set owed = array(select distinct o.no from unnest(e.owed || excluded.owed) as o(no) order by o.no)
+    returning e.id, e as event
+  ),
   recorded as (
     insert into __schema__.audit (event_id, subscription, settlement, attempt, failures, worker, token, leased_at,
       started_at, finished_at, execution_ms, reason)

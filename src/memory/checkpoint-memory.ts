@@ -5,14 +5,13 @@ import {
   type CheckpointRow,
   checkpointFromRow,
 } from '../queues/checkpoints.ts'
+import type { MemoryToken } from './claim-memory.ts'
 
-export interface CheckpointRequest {
-  readonly subscription: number
-  readonly token: number
+export interface CheckpointRequest extends MemoryToken {
   readonly reason: CheckpointReason
 }
 
-/** Records how far a queue has come, as it was last persisted; undefined: it is another's. */
+/** Records how far a queue has come, as it was last persisted; undefined: another process has it. */
 export async function checkpointMemory(
   db: Database,
   { subscription, token, reason }: CheckpointRequest,

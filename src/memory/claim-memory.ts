@@ -1,10 +1,18 @@
 import { type Database, defineStatement } from '../db/database.ts'
 import { isLocked } from '../db/failure.ts'
 
-export interface MemoryClaim {
+/** The queue of a subscription, as claimed by a process. */
+export interface MemoryToken {
   readonly subscription: number
-  /** Fresh and random: whoever has another one writes nothing more. */
+  /** Fresh and random: a process with an older token writes nothing more. */
   readonly token: number
+}
+
+export interface MemoryDeliveryName extends MemoryToken {
+  readonly eventId: number
+}
+
+export interface MemoryClaim extends MemoryToken {
   /** The process, by name. */
   readonly worker: string
 }
@@ -45,7 +53,7 @@ export async function claimMemory(
   })
 }
 
-/** The same for one that a process has left behind: it is not made anew. `gone`: there is none any more. */
+/** Claims a queue that a process has left behind, without making a new one. `gone`: the queue is not in memory any more. */
 export async function claimLeftMemory(
   db: Database,
   { subscription, token, worker }: MemoryClaim,
@@ -55,14 +63,14 @@ export async function claimLeftMemory(
     if ((await db.once(claimLeftStatement(db), values, { lockTimeoutMs })).length > 0) return 'claimed'
     const holder = await holderOf(db, subscription)
     if (holder !== undefined) return holder
-    // It may have been let go of just now.
+    // The queue may have been released just now.
     return (await db.run(existsStatement(db), [subscription])).length > 0 ? nobody : 'gone'
   })
 }
 
 const nobody: MemoryHolder = { worker: '', heldForMs: 0 }
 
-/** Whoever has the queue's row locked for long has the queue, or is about to. */
+/** A process that has the queue's row locked for long has the queue, or is about to. */
 async function unlessLocked<Claimed>(
   claim: () => Promise<Claimed | MemoryHolder>,
 ): Promise<Claimed | MemoryHolder> {
@@ -74,21 +82,21 @@ async function unlessLocked<Claimed>(
   }
 }
 
-/** Undefined: nobody has it. */
+/** Undefined: nobody has the queue. */
 async function holderOf(db: Database, subscription: number): Promise<MemoryHolder | undefined> {
   const values = [subscription, memoryHeldMs]
   const [holder] = await db.once<[worker: string, ms: number]>(holderStatement(db), values, { lockTimeoutMs })
   return holder && { worker: holder[0], heldForMs: holder[1] }
 }
 
-/** A queue that nobody has in memory although something of it is left there, and what is to become of it. */
+/** A queue that no process has, although events of it are left in `memory_events`, and what is to become of it. */
 export interface LeftMemory {
   readonly subscription: number
   readonly name: string
   readonly fate: 'move' | 'forget'
 }
 
-/** Those that are to be kept in the database, or whose subscription has ended, and whose process has vanished. */
+/** Queues whose process has vanished, and that are to be kept in the database, or whose subscription has ended. */
 export async function findLeftMemory(db: Database, queuesMax: number): Promise<LeftMemory[]> {
   const rows = await db.run<[no: number, name: string, ended: boolean]>(leftStatement(db), [
     queuesMax,
@@ -97,23 +105,17 @@ export async function findLeftMemory(db: Database, queuesMax: number): Promise<L
   return rows.map(([subscription, name, ended]) => ({ subscription, name, fate: ended ? 'forget' : 'move' }))
 }
 
-/** Keeps it for as long again; false: another has it. */
-export async function renewMemory(
-  db: Database,
-  { subscription, token }: Pick<MemoryClaim, 'subscription' | 'token'>,
-): Promise<boolean> {
+/** Keeps the claim for as long again; false: another process has the queue. */
+export async function renewMemory(db: Database, { subscription, token }: MemoryToken): Promise<boolean> {
   return (await db.once(renewStatement(db), [subscription, token, memoryHeldMs], {})).length > 0
 }
 
-/** Another may have it at once. */
-export async function releaseMemory(
-  db: Database,
-  { subscription, token }: Pick<MemoryClaim, 'subscription' | 'token'>,
-): Promise<void> {
+/** Another process may have the queue at once. */
+export async function releaseMemory(db: Database, { subscription, token }: MemoryToken): Promise<void> {
   await db.once(releaseStatement(db), [subscription, token], {})
 }
 
-/** Whoever must wait until a queue was nobody's for a while, and finds none, notes since when it is nobody's. */
+/** A claim that must wait until nobody has had the queue for a while ($5), and finds no row, notes from when it waits. */
 const claimStatement = defineStatement(
   'claim_memory',
   `insert into __schema__.memory_queues as q (subscription, token, worker, held_until)
@@ -159,7 +161,7 @@ const leftStatement = defineStatement(
   limit $1`,
 )
 
-/** A claim that lasts for longer than any was made before the clock was set back: its holder has to renew it. */
+/** A claim that lasts longer than any can was made before the clock was set back: it is cut, and its holder renews it. */
 const holderStatement = defineStatement(
   'memory_holder',
   `update __schema__.memory_queues q

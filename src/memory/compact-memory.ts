@@ -1,14 +1,9 @@
 import { type Database, defineStatement } from '../db/database.ts'
 
-export interface CompactRequest {
-  readonly subscription: number
-  readonly rowsMax: number
-}
-
-/** Removes some of what the checkpoint covers. How much that was: fewer than asked for, and there is no more. */
+/** Removes some rows that the checkpoint covers. Returns how many: fewer than `rowsMax` means that none are left. */
 export async function compactMemory(
   db: Database,
-  { subscription, rowsMax }: CompactRequest,
+  { subscription, rowsMax }: { readonly subscription: number; readonly rowsMax: number },
 ): Promise<number> {
   const [row] = await db.once<[removed: number]>(compactStatement(db), [subscription, rowsMax], {
     durable: false,
@@ -27,7 +22,7 @@ const removeCovered = (table: string) => `
       limit $2))
     returning 1`
 
-/** Whose token it is does not matter: nobody needs these any more. */
+/** Whoever has the queue: nobody needs these rows any more. */
 const compactStatement = defineStatement(
   'compact_memory',
   `with covered as materialized (

@@ -1,13 +1,8 @@
 import { type Database, defineStatement } from '../db/database.ts'
 import { type CallerTransaction, rowsOf } from '../domain/transaction.ts'
+import type { MemoryDeliveryName } from './claim-memory.ts'
 
-export interface MemoryDeliveryName {
-  readonly subscription: number
-  readonly token: number
-  readonly eventId: number
-}
-
-/** Completes a delivery in the caller's transaction; false: it was completed before, or the queue is another's. */
+/** Completes a delivery in the caller's transaction; false: it was completed before, or another process has the queue. */
 export async function completeMemoryIn(
   tx: CallerTransaction,
   db: { readonly schema: string },
@@ -36,8 +31,8 @@ export async function isCompletedInMemoryBy(
 }
 
 /**
- * Whether a transaction that may still be open has completed it: waits for its end. What is written to find out is
- * taken back.
+ * Whether a transaction that may still be open has completed the delivery: waits for its end. The row that is written to find
+ * out is taken back.
  */
 export async function awaitMemoryCompletion(db: Database, delivery: MemoryDeliveryName): Promise<boolean> {
   const { subscription, token, eventId } = delivery
@@ -50,7 +45,7 @@ export async function awaitMemoryCompletion(db: Database, delivery: MemoryDelive
   })
 }
 
-/** The key decides between two who both believe that the delivery is theirs. */
+/** The primary key decides between two processes that both believe to have the delivery. */
 const completeStatement = defineStatement(
   'complete_memory',
   `insert into __schema__.memory_settled (subscription, event_id, token)

@@ -6,7 +6,7 @@ import { PosthornError } from '../errors.ts'
 export interface DrawRequest {
   /** How many ids. */
   readonly events: number
-  /** Types to say the routes of. */
+  /** Types whose routes are asked for. */
   readonly types: readonly string[]
   /** The queues in this process's memory. */
   readonly queues: readonly { readonly no: number; readonly token: number }[]
@@ -21,7 +21,7 @@ export interface Draw {
   /** In order, and after every id that was drawn before. */
   readonly ids: readonly number[]
   readonly routes: ReadonlyMap<string, MemoryRoute>
-  /** Those of the queues that are still this process's; `deleted`: it is not to be kept in memory any more. */
+  /** The queues that this process still has; `deleted`: the queue is no longer to be kept in memory. */
   readonly held: ReadonlyMap<number, SubscriptionStatus>
   /** Lanes of these queues that have something in the durable tables. */
   readonly busyLanes: ReadonlySet<string>
@@ -30,8 +30,8 @@ export interface Draw {
 /** Where a type goes. */
 export interface MemoryRoute {
   readonly owed: readonly number[]
-  /** Somebody looks into each event before he takes it, or for its key. */
-  readonly picky: boolean
+  /** A subscription has a filter on the payload, or takes its key from there: each event has to be routed by itself. */
+  readonly inspectsPayload: boolean
   /** Its events expire. */
   readonly ages: boolean
 }
@@ -40,7 +40,7 @@ export function laneName(subscription: number, key: string): string {
   return `${subscription} ${key}`
 }
 
-/** One look for all publishes that wait for it: everything that was committed before is seen. */
+/** One statement for all publishes that wait: it sees everything that was committed before. */
 export async function drawMemory(db: Database, request: DrawRequest): Promise<Draw> {
   const { events, types, queues, keys } = request
   const values = [
@@ -56,13 +56,15 @@ export async function drawMemory(db: Database, request: DrawRequest): Promise<Dr
     version,
     nowMs,
     ids: ids === null ? [] : ids.split(',').map(Number),
-    routes: new Map(routes?.map(([type, owed, picky, ages]) => [type, { owed, picky, ages }])),
+    routes: new Map(
+      routes?.map(([type, owed, inspectsPayload, ages]) => [type, { owed, inspectsPayload, ages }]),
+    ),
     held: new Map(held),
     busyLanes: new Set(busy?.map(([no, key]) => laneName(no, key))),
   }
 }
 
-/** Nothing is stored, so it makes no difference whether ids were drawn. */
+/** Nothing is stored, so it does not matter whether ids were drawn: the caller may try again. */
 function withoutDoubt(error: unknown): never {
   const isDoubt = error instanceof PosthornError && error.code === 'COMMIT_UNKNOWN'
   throw isDoubt ? new PosthornError('DATABASE_UNAVAILABLE', { reason: 'the connection broke' }) : error
@@ -72,7 +74,7 @@ type DrawRow = [
   version: number,
   nowMs: number,
   ids: string | null,
-  routes: [type: string, owed: number[], picky: boolean, ages: boolean][] | null,
+  routes: [type: string, owed: number[], inspectsPayload: boolean, ages: boolean][] | null,
   held: [no: number, status: SubscriptionStatus][] | null,
   busy: [no: number, key: string][] | null,
 ]

@@ -1,40 +1,40 @@
-import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
+import type { LeasedDelivery, LeasedRun, MemoryTerms } from '../domain/delivery.ts'
 import { type StoredEvent, youngCopy } from '../domain/stored-event.ts'
 import type { Adoption } from './adoption.ts'
 import type { Fifo } from './fifo.ts'
-import type { MemoryQueue } from './queue.ts'
+import type { MemoryQueue } from './memory-queue.ts'
 
 /** A delivery that a memory queue owes. */
 export interface Entry {
   readonly event: StoredEvent
-  /** Monotonic: when it was published, by what the clock of the database said as it came in here. */
+  /** Monotonic: when the event was published, by the clock of the database at that time. */
   readonly publishedAt: number
   readonly lane: Lane | null
   attempts: number
   failures: number
-  /** By the clock of the database; null: it does not wait for its time. */
+  /** By the clock of the database; null: the entry does not wait for a time. */
   dueAtMs: number | null
   lastError: string | null
   state: 'waiting' | 'later' | 'out' | 'settled'
-  /** The last one that it was leased with: what earlier ones say does not count any more. */
+  /** The run that the entry was last leased with: settlements of earlier runs do not count any more. */
   run: MemoryRun | null
-  /** Whether the database has it. `perhaps`: nobody knows, the answer was lost. */
+  /** Whether the database has the entry. `perhaps`: the answer was lost. */
   stored: 'no' | 'perhaps' | 'yes'
-  /** It may have ended a process: it is attempted alone, until it has succeeded. */
+  /** The delivery may have ended a process: it is attempted alone, until it has succeeded. */
   isSuspect: boolean
-  /** The statement by which a caller's transaction completes it, which may commit after its attempt has ended. */
+  /** The statement by which a handler's transaction completes the delivery: it may commit after the attempt has ended. */
   completing: Promise<unknown> | null
-  /** It is under way while its queue is moved to the database. */
+  /** The attempt is under way while its queue is moved to the database. */
   adoption: Adoption | null
 }
 
-/** What is known of an entry that comes in. */
+/** An event that comes in, and the key that orders it. */
 export interface Arrival {
   readonly event: StoredEvent
   readonly laneKey: string | null
 }
 
-/** What becomes of an entry that is tried again. */
+/** How an entry stands that is tried again later. */
 export type Postponement = Pick<Entry, 'attempts' | 'failures' | 'dueAtMs' | 'lastError'>
 
 /** How an entry stood when it was persisted. */
@@ -46,18 +46,35 @@ export interface Standing {
   readonly isSuspect: boolean
 }
 
-/** What is owed under one key, in order. While its head is out, nobody else is. */
+/** The entries of one ordering key, in order. While the head is out, no other run of the lane is. */
 export interface Lane {
   readonly key: string
   readonly entries: Fifo<Entry>
   state: 'waiting' | 'later' | 'out'
-  /** It is about to be kept elsewhere. */
+  /** The database is about to keep the lane. */
   isClosing: boolean
 }
 
 /** An entry, leased. */
-export interface MemoryDelivery extends LeasedDelivery {
+export class MemoryDelivery implements LeasedDelivery {
+  run: LeasedRun
+  readonly event: StoredEvent
+  readonly attempt: number
+  readonly failures: number
   readonly entry: Entry
+
+  constructor(run: MemoryRun, entry: Entry) {
+    this.run = run
+    this.event = youngCopy(entry.event)
+    this.attempt = entry.attempts + 1
+    this.failures = entry.failures
+    this.entry = entry
+  }
+
+  /** The settlement may have to wait until the queue is moved to the database. */
+  get settlesAlone(): boolean {
+    return this.entry.adoption !== null
+  }
 }
 
 export class MemoryRun implements LeasedRun {
@@ -66,6 +83,7 @@ export class MemoryRun implements LeasedRun {
   readonly laneKey: string | null
   readonly suspect: boolean
   readonly leasedUntil: Date
+  readonly memory: MemoryTerms
   readonly deliveries: MemoryDelivery[] = []
 
   constructor(queue: MemoryQueue, id: number, leasedUntil: Date, first: Entry) {
@@ -74,6 +92,7 @@ export class MemoryRun implements LeasedRun {
     this.leasedUntil = leasedUntil
     this.laneKey = first.lane?.key ?? null
     this.suspect = first.isSuspect
+    this.memory = queue.terms
   }
 
   get subscription(): number {
@@ -85,10 +104,9 @@ export class MemoryRun implements LeasedRun {
   }
 
   add(entry: Entry): void {
-    const { event, attempts, failures } = entry
     entry.state = 'out'
     entry.run = this
-    this.deliveries.push({ run: this, event: youngCopy(event), attempt: attempts + 1, failures, entry })
+    this.deliveries.push(new MemoryDelivery(this, entry))
   }
 }
 

@@ -1,10 +1,10 @@
 import type { Signals } from '../core/signals.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
 import { laneName } from './draw-memory.ts'
-import type { MemoryQueue } from './queue.ts'
+import type { OpenQueues } from './open-queues.ts'
 
 export interface HeldBackOptions {
-  readonly queue: (no: number) => MemoryQueue | undefined
+  readonly queues: OpenQueues
   readonly signals: Pick<Signals, 'emit'>
 }
 
@@ -19,7 +19,7 @@ const rememberedMs = 60_000
 export class HeldBack {
   readonly #options: HeldBackOptions
   readonly #waiting = new Set<LeasedRun>()
-  /** Lanes of the database that have begun since the last look at it. */
+  /** Lanes of the database that have begun since `watch`. */
   #begun = new Set<string>()
   /** When lanes were given up to the database. Monotonic. */
   readonly #givenUpAt = new Map<string, number>()
@@ -32,9 +32,9 @@ export class HeldBack {
 
   /** Whether a run of the database has to wait. */
   holds(run: LeasedRun): boolean {
-    const queue = this.#options.queue(run.subscription)
+    const queue = this.#options.queues.get(run.subscription)?.queue
     if (queue === undefined || run.laneKey === null) return false
-    // It may not begin either, and goes back to the database.
+    // Then the run may not begin either, and goes back to the database.
     if (!queue.hold.isOurs(performance.now())) return false
     if (queue.hasLane(run.laneKey)) {
       this.#waiting.add(run)
@@ -44,16 +44,16 @@ export class HeldBack {
     return false
   }
 
-  /** Some lane in memory is empty now. */
+  /** A lane in memory is empty now: runs that waited for it begin. */
   look(): void {
-    // A copy: whoever has to wait on is put back.
+    // A copy: `holds` puts back the runs that have to wait on.
     for (const run of [...this.#waiting]) {
       this.#waiting.delete(run)
       if (!this.holds(run)) this.#options.signals.emit('runMayBegin', run)
     }
   }
 
-  /** The database keeps the lane from now on, and makes its runs anew: none that was leased before begins. */
+  /** The database keeps the lane from now on, with new runs: none of the runs that were leased before begins. */
   giveUp(subscription: number, key: string): void {
     const now = performance.now()
     for (const [lane, at] of this.#givenUpAt) if (now - at > rememberedMs) this.#givenUpAt.delete(lane)
@@ -70,7 +70,7 @@ export class HeldBack {
     this.#movedAt.set(subscription, performance.now())
   }
 
-  /** Whether a run was leased before its lane was given up, and its answer came after. */
+  /** Whether a run was asked for before its lane was given up, and arrived after. */
   isOutdated({ subscription, laneKey }: LeasedRun, askedAt: number): boolean {
     if (laneKey === null) return false
     const givenUpAt = this.#givenUpAt.get(laneName(subscription, laneKey)) ?? Number.NEGATIVE_INFINITY
@@ -78,7 +78,7 @@ export class HeldBack {
     return askedAt < Math.max(givenUpAt, movedAt)
   }
 
-  /** From now on, what begins is remembered. */
+  /** From now on, lanes of the database that begin are remembered. */
   watch(): void {
     this.#begun = new Set()
   }

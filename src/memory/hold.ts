@@ -10,7 +10,7 @@ export class Hold {
     this.#keptAt = claimedAt
   }
 
-  /** It is another's now: nothing more is given out or written. */
+  /** Another process has the queue: nothing more is given out or written. */
   get isLost(): boolean {
     return this.#state === 'lost'
   }
@@ -30,7 +30,7 @@ export class Hold {
     this.#keptAt = Math.max(this.#keptAt, sentAt)
   }
 
-  /** Nothing more comes in or is given out: it is about to be given up. */
+  /** Nothing more comes in or is given out: the queue is about to be given up. */
   close(): void {
     if (!this.isLost) this.#state = 'closing'
   }

@@ -2,7 +2,7 @@ import type { Entry } from './entry.ts'
 import { Fifo } from './fifo.ts'
 import type { MemoryTally } from './persist-memory.ts'
 
-/** How a delivery ended: completed, or otherwise and told elsewhere. */
+/** How a delivery ended: completed, or otherwise, which is recorded elsewhere. */
 export type Ended =
   | { readonly as: 'completed'; readonly executionMs: number | null }
   | { readonly as: 'other' }
@@ -65,7 +65,7 @@ export class Ledger {
     return this.#unsettled
   }
 
-  /** How many a crash would lose now. */
+  /** How many entries a crash would lose now. */
   get unsaved(): number {
     return this.#unsavedCount
   }
@@ -79,7 +79,7 @@ export class Ledger {
     return this.#isMoved || this.#unsavedCount > 0 || this.#changed.size > 0 || this.#settled.length > 0
   }
 
-  /** Nothing is left of what a vanished process may have been at: any of what was loaded. */
+  /** All entries that were loaded are settled: none is left that may have ended a process. */
   get isCleared(): boolean {
     return this.#loaded === 0
   }
@@ -89,7 +89,7 @@ export class Ledger {
     return this.#order.peek()
   }
 
-  /** The first that are unsettled. */
+  /** The first entries that are unsettled. */
   first(entriesMax: number): Entry[] {
     const found: Entry[] = []
     for (const entry of this.#order) {
@@ -126,7 +126,7 @@ export class Ledger {
     if (entry.stored !== 'no') this.#changed.add(entry)
   }
 
-  /** It stands otherwise than it was stored. */
+  /** The entry has changed since it was stored. */
   changed(entry: Entry): void {
     this.#changed.add(entry)
   }
@@ -137,7 +137,7 @@ export class Ledger {
     if (ended.as === 'completed') this.#count(entry.event.id, ended.executionMs)
   }
 
-  /** The database has it elsewhere, and no longer here. */
+  /** The durable tables have the entry now, and memory no longer. */
   moved(entry: Entry): void {
     this.#leave(entry)
   }
@@ -149,7 +149,7 @@ export class Ledger {
     for (let chars = 0; this.#unsaved.size > 0 && added.length < rowsMax && chars < charsMax; ) {
       const entry = this.#unsaved.shift() as Entry
       if (entry.state === 'settled') continue
-      // From now on the database may have it as it stands here: what becomes of it has to be written as well.
+      // From now on the database may have the entry: later changes of it have to be written as well.
       entry.stored = 'perhaps'
       added.push(entry)
       chars += entry.event.payloadText.length
@@ -164,7 +164,7 @@ export class Ledger {
     return { checkpoint, added, changed, settled, tally, isMore }
   }
 
-  /** It is written. */
+  /** The page is written. */
   saved({ added }: Page): void {
     for (const entry of added) {
       if (entry.state !== 'settled') this.#unsavedCount--
@@ -172,10 +172,10 @@ export class Ledger {
     }
   }
 
-  /** It was not written, or nobody knows: it is to be written again. */
+  /** The page was not written, or its answer was lost: its changes are to be written again. */
   failed({ added, changed, settled, tally }: Page): void {
     this.#unsaved.unshift(added.filter(({ state }) => state !== 'settled'))
-    // They are written anew as they stand then.
+    // Those are written again as they stand then.
     for (const entry of added) this.#changed.delete(entry)
     for (const entry of changed) if (entry.state !== 'settled') this.#changed.add(entry)
     this.#settled.push(...settled)
@@ -188,7 +188,7 @@ export class Ledger {
     this.#isMoved = true
   }
 
-  /** So many rows that the checkpoint covers are removed. */
+  /** Rows that the checkpoint covers were removed. */
   compacted(rows: number): void {
     this.#covered = Math.max(0, this.#covered - rows)
   }

@@ -12,15 +12,15 @@ export interface LeftQueuesOptions {
 const queuesMax = 10
 
 /**
- * Moves to the database what vanished processes have left in memory of queues that are to be kept there: nobody leases
- * anything of such a queue before. Any process may do it. True: there may be more.
+ * Moves to the durable tables what vanished processes have left of memory queues that are to be kept in the database. Until
+ * then nobody can lease anything of such a queue. Any process may do this. True: there may be more.
  */
 export async function moveLeftQueues(options: LeftQueuesOptions): Promise<boolean> {
   const left = await findLeftMemory(options.db, queuesMax)
   const errors: unknown[] = []
   for (const one of left) {
     const moving = one.fate === 'move' ? move(one, options) : forget(one, options)
-    // One that cannot be moved now does not keep the others from it.
+    // A queue that cannot be moved now must not keep the others from being moved.
     await moving.catch((error: unknown) => errors.push(error))
   }
   if (errors.length > 0) throw errors[0]
@@ -34,7 +34,7 @@ async function move({ subscription, name }: LeftMemory, { opening, recovered }: 
   })
 }
 
-/** Its subscription has ended. */
+/** The subscription of the queue has ended. */
 async function forget({ subscription }: LeftMemory, { db, opening }: LeftQueuesOptions): Promise<void> {
   const { claim } = opening(subscription)
   if ((await claimLeftMemory(db, claim)) === 'claimed') await forgetMemory(db, claim)

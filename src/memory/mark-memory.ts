@@ -1,14 +1,11 @@
 import { type Database, defineStatement } from '../db/database.ts'
-
-export interface MarkRequest {
-  readonly subscription: number
-  readonly token: number
-  readonly eventId: number
-}
+import type { MemoryDeliveryName } from './claim-memory.ts'
 
 /** Marks a suspect as begun, so that it is the one to be charged if it ends its process; false: it cannot begin. */
-export async function markMemory(db: Database, request: MarkRequest): Promise<boolean> {
-  const { subscription, token, eventId } = request
+export async function markMemory(
+  db: Database,
+  { subscription, token, eventId }: MemoryDeliveryName,
+): Promise<boolean> {
   const rows = await db.once(markStatement(db), [subscription, token, eventId], {})
   return rows.length > 0
 }

@@ -4,29 +4,24 @@ import type { NewEvent } from '../domain/event.ts'
 import { isLimited, type Subscription } from '../domain/subscription.ts'
 import { type Published, toStored } from '../engine/publish.ts'
 import { PosthornError } from '../errors.ts'
-import type { MemoryClock } from './clock.ts'
 import { type Draw, drawMemory, laneName, type MemoryRoute } from './draw-memory.ts'
 import type { HeldBack } from './held-back.ts'
-import type { Persister } from './persister.ts'
-import type { MemoryQueue } from './queue.ts'
+import type { MemoryClock } from './memory-clock.ts'
+import type { MemoryQueue } from './memory-queue.ts'
+import type { OpenQueue, OpenQueues } from './open-queues.ts'
 import { type LaneKeys, routeMemory } from './route-memory.ts'
 
-export interface OpenQueue {
-  readonly queue: MemoryQueue
-  readonly persister: Persister
-}
-
-export interface DoorOptions {
+export interface MemoryIntakeOptions {
   readonly db: Database
   readonly clock: MemoryClock
-  readonly queues: ReadonlyMap<number, OpenQueue>
+  readonly queues: OpenQueues
   readonly heldBack: HeldBack
   /** Another process has the queue. */
   readonly lost: (queue: MemoryQueue) => void
 }
 
-/** A call is taken as a whole, or left to the database, or refused. */
-type Verdict = readonly Published[] | 'durable' | Error
+/** A call is taken into memory as a whole, or stored, or refused. */
+type Verdict = readonly Published[] | 'stored' | Error
 
 interface Known {
   version: number
@@ -36,38 +31,40 @@ interface Known {
 const callsMax = 1_000
 const eventsMax = 5_000
 const typesMax = 10_000
-/** How often routes are read again if they keep changing meanwhile: then it is the database's turn. */
+/** If the routes keep changing meanwhile, the events are stored after this many tries. */
 const looksMax = 3
 const retryAfterSeconds = 1
 
 /**
- * Where events come into memory: those that nobody but memory queues of this process is owed. Calls that arrive together
- * share one look at the database, which says whether what is known of the routes is still so, and draws their ids.
+ * Where events come into memory that are owed to memory queues of this process and to no other subscription. Calls that
+ * arrive together share one statement, which draws their ids and tells whether the routes are still what is remembered.
  */
 export class MemoryIntake {
-  readonly #options: DoorOptions
+  readonly #options: MemoryIntakeOptions
   readonly #known: Known = { version: 0, routes: new Map() }
   readonly #batcher: Batcher<readonly NewEvent[], Verdict>
 
-  constructor(options: DoorOptions) {
+  constructor(options: MemoryIntakeOptions) {
     this.#options = options
     this.#batcher = new Batcher({
       flush: (calls) => this.#flush(calls),
-      ...{ itemsMax: callsMax, sizeMax: eventsMax, sizeOf: (events: readonly NewEvent[]) => events.length },
+      itemsMax: callsMax,
+      sizeMax: eventsMax,
+      sizeOf: (events) => events.length,
       // One after the other: the order of ids is the order of calls.
       flushesMax: 1,
     })
   }
 
-  /** Undefined: they are to be stored. Throws if a queue does not take them. */
+  /** Undefined: the events are to be stored. Throws if a queue refuses them. */
   async take(events: readonly NewEvent[]): Promise<readonly Published[] | undefined> {
     if (this.#options.queues.size === 0 || !events.every((event) => this.#mayPass(event))) return undefined
     const verdict = await this.#batcher.add(events)
     if (verdict instanceof Error) throw verdict
-    return verdict === 'durable' ? undefined : verdict
+    return verdict === 'stored' ? undefined : verdict
   }
 
-  /** They were stored after all: if memory could have had them, what is known of their types is outdated. */
+  /** The events were stored after all: if memory could have had them, what is known of their types is outdated. */
   stored(events: readonly NewEvent[], published: readonly Published[]): void {
     for (const [place, event] of events.entries()) {
       const { owed, endsAt } = published[place] as Published
@@ -86,9 +83,10 @@ export class MemoryIntake {
     return route === undefined || this.#suits(route)
   }
 
-  #suits({ owed, picky, ages }: MemoryRoute): boolean {
+  #suits({ owed, inspectsPayload, ages }: MemoryRoute): boolean {
     if (ages || owed.length === 0) return false
-    return picky ? owed.some((no) => this.#isUsable(no)) : owed.every((no) => this.#isUsable(no))
+    const isUsable = (no: number) => this.#isUsable(no)
+    return inspectsPayload ? owed.some(isUsable) : owed.every(isUsable)
   }
 
   #isUsable(no: number): boolean {
@@ -104,15 +102,15 @@ export class MemoryIntake {
       const draw = await this.#draw(events, looked)
       if (draw !== undefined) return this.#letIn(calls, draw, looked)
     }
-    return calls.map(() => 'durable')
+    return calls.map(() => 'stored')
   }
 
-  /** Who is owed events that somebody looks into, as far as that is known. */
+  /** Routes the events whose payload a subscription inspects, as far as that is known. */
   async #lookInto(events: readonly NewEvent[]): Promise<ReadonlyMap<NewEvent, LaneKeys>> {
-    const picky = events.filter(({ type }) => this.#known.routes.get(type as string)?.picky)
-    if (picky.length === 0) return new Map()
-    const owed = await routeMemory(this.#options.db, picky)
-    return new Map(picky.map((event, place) => [event, owed[place] as LaneKeys]))
+    const inspected = events.filter(({ type }) => this.#known.routes.get(type as string)?.inspectsPayload)
+    if (inspected.length === 0) return new Map()
+    const owed = await routeMemory(this.#options.db, inspected)
+    return new Map(inspected.map((event, place) => [event, owed[place] as LaneKeys]))
   }
 
   /** Undefined: the routes have changed meanwhile, or were not known. */
@@ -127,7 +125,9 @@ export class MemoryIntake {
     const open = [...queues.values()].filter(({ queue }) => !queue.isLost)
     heldBack.watch()
     const draw = await drawMemory(db, {
-      ...{ events: events.length, types: unknown, keys: keysOf(events, looked) },
+      events: events.length,
+      types: unknown,
+      keys: keysOf(events, looked),
       queues: open.map(({ queue }) => ({ no: queue.subscription.no, token: queue.token })),
     })
     clock.set(draw.nowMs)
@@ -141,11 +141,11 @@ export class MemoryIntake {
     if (known.version !== version || known.routes.size > typesMax) known.routes.clear()
     known.version = version
     for (const [type, route] of routes) known.routes.set(type, route)
-    // One that was not known to be picky has not been looked into.
-    return types.every((type) => known.routes.has(type) && !routes.get(type)?.picky)
+    // If a payload has to be inspected and that was not known, the event has not been routed by itself.
+    return types.every((type) => known.routes.has(type) && !routes.get(type)?.inspectsPayload)
   }
 
-  /** From here on nothing waits, so nobody comes in between. */
+  /** Nothing is awaited from here on, so nothing changes in between. */
   #letIn(
     calls: readonly (readonly NewEvent[])[],
     draw: Draw,
@@ -168,22 +168,22 @@ export class MemoryIntake {
     return new Map(owed.map((no) => [no, event.orderingKey]))
   }
 
-  #judge(events: readonly NewEvent[], owed: readonly LaneKeys[], draw: Draw): 'memory' | 'durable' | Error {
+  #judge(events: readonly NewEvent[], owed: readonly LaneKeys[], draw: Draw): 'memory' | 'stored' | Error {
     const sizes = new Map<number, { events: number; chars: number }>()
     for (const [place, keys] of owed.entries()) {
       const event = events[place] as NewEvent
-      if (keys.size === 0 || this.#known.routes.get(event.type as string)?.ages) return 'durable'
+      if (keys.size === 0 || this.#known.routes.get(event.type as string)?.ages) return 'stored'
       let draining = 0
       for (const [no, key] of keys) {
-        if (!this.#isUsable(no) || (key !== null && this.#isElsewhere(no, key, draw))) return 'durable'
-        // It is about to be given up, and this process has not heard of it yet.
-        if (draw.held.get(no) === 'deleted') return 'durable'
+        if (!this.#isUsable(no) || (key !== null && this.#isElsewhere(no, key, draw))) return 'stored'
+        // The queue is about to be given up, and this process has not heard of it yet.
+        if (draw.held.get(no) === 'deleted') return 'stored'
         if (draw.held.get(no) === 'draining') draining++
         const size = sizes.get(no) ?? { events: 0, chars: 0 }
         sizes.set(no, { events: size.events + 1, chars: size.chars + event.payloadText.length })
       }
       if (draining === keys.size) return new PosthornError('QUEUE_DRAINING', { queue: this.#nameOf(keys) })
-      if (draining > 0) return 'durable'
+      if (draining > 0) return 'stored'
     }
     return this.#findRoom(sizes)
   }
@@ -195,13 +195,13 @@ export class MemoryIntake {
     return isClosing || busyLanes.has(laneName(no, key)) || heldBack.hasBegun(no, key)
   }
 
-  #findRoom(sizes: ReadonlyMap<number, { events: number; chars: number }>): 'memory' | 'durable' | Error {
+  #findRoom(sizes: ReadonlyMap<number, { events: number; chars: number }>): 'memory' | 'stored' | Error {
     for (const [no, { events, chars }] of sizes) {
       const { queue } = this.#options.queues.get(no) as OpenQueue
       if (!queue.isFull(events, chars)) continue
       const { name, queue: config } = queue.subscription
       return config.onFull === 'hold'
-        ? 'durable'
+        ? 'stored'
         : new PosthornError('QUEUE_FULL', { queue: name, retryAfterSeconds })
     }
     return 'memory'
@@ -253,7 +253,7 @@ function isUnlimited(subscription: Subscription): boolean {
   return !isLimited(subscription) && subscription.keyConcurrency === null
 }
 
-/** What needs more than memory can do is stored. */
+/** Events that need more than memory can do are stored. */
 function isPlain(event: NewEvent): boolean {
   const { type, tags, idempotencyKey, runAt, expiresAt, concurrencyKey } = event
   return type !== null && (tags ?? idempotencyKey ?? runAt ?? expiresAt ?? concurrencyKey) === null

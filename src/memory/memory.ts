@@ -1,36 +1,39 @@
 import type { Source } from '../consume/source.ts'
+import type { Core } from '../core/core.ts'
 import { atMost } from '../core/stop-each.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import { readClock } from '../engine/clock.ts'
+import { newToken } from '../engine/lease-tokens.ts'
 import type { Checkpoint } from '../queues/checkpoints.ts'
 import { releaseMemory } from './claim-memory.ts'
-import { MemoryClock } from './clock.ts'
-import type { Entry } from './entry.ts'
 import { HeldBack } from './held-back.ts'
 import { moveLeftQueues } from './left-queues.ts'
-import { MemoryIntake, type OpenQueue } from './memory-intake.ts'
-import type { MemoryOptions } from './memory-options.ts'
+import { MemoryClock } from './memory-clock.ts'
+import { MemoryIntake } from './memory-intake.ts'
+import type { MemoryObserver } from './memory-observer.ts'
+import type { MemoryQueue } from './memory-queue.ts'
+import { MemorySource } from './memory-source.ts'
 import { forgetMemory } from './move-memory.ts'
 import { moveAway } from './moving.ts'
+import type { OpenQueue } from './open-queues.ts'
 import { moveQueue, type OpeningOptions, openQueue, type Patience, unlessTaken } from './opening.ts'
 import { Persister } from './persister.ts'
-import type { MemoryQueue } from './queue.ts'
-import { MemorySource } from './source.ts'
 import { SplitSource } from './split-source.ts'
 import { Timer } from './timer.ts'
 import { type MemoryView, viewOf } from './view.ts'
 
 const tickMs = 250
-/** How long after the grace a stop waits for queues that are being moved or given up already. */
+/** How long after its grace period a stop waits for queues that are already being moved or given up. */
 const closingMs = 1_000
 
-/** What becomes of a queue that this process keeps no longer: another process loads it, the database has it, or nobody. */
+/** What becomes of a queue that this process keeps no longer: another process loads it, the database keeps it, or it is dropped. */
 type Leaving = 'give up' | 'move' | 'forget'
 
 /** The memory queues of this process: claimed and loaded at the start, persisted beside the work, given up at the end. */
 export class Memory {
   readonly intake: MemoryIntake
-  readonly #options: MemoryOptions
+  readonly #core: Core
+  readonly #observe: MemoryObserver
   readonly #clock = new MemoryClock()
   readonly #queues = new Map<number, OpenQueue>()
   readonly #heldBack: HeldBack
@@ -46,44 +49,32 @@ export class Memory {
   #ticker: NodeJS.Timeout | undefined
   #isStarted = false
 
-  constructor(options: MemoryOptions) {
-    const { db, worker, leased, signals } = options
-    this.#options = options
-    const queue = (no: number) => this.#queues.get(no)?.queue
-    this.#heldBack = new HeldBack({ queue, signals })
-    this.#timer = new Timer({ now: () => this.#clock.now(), fire: () => signals.emit('wakeHandlers') })
-    this.#source = new MemorySource({
-      ...{ db, worker, leased, queue, clock: this.#clock },
-      persister: (one) => (this.#queues.get(one.subscription.no) as OpenQueue).persister,
-      due: (atMs) => this.#timer.at(atMs),
-      gaveUp: (no, laneKey) => this.#heldBack.giveUp(no, laneKey),
-    })
-    this.intake = new MemoryIntake({
-      ...{ db, clock: this.#clock, queues: this.#queues, heldBack: this.#heldBack },
-      lost: (one) => this.#lose(one),
-    })
+  constructor(core: Core, observe: MemoryObserver) {
+    const { db, signals } = core
+    this.#core = core
+    this.#observe = observe
+    const [queues, clock] = [this.#queues, this.#clock]
+    this.#timer = new Timer({ now: () => clock.now(), fire: () => signals.emit('wakeHandlers') })
+    this.#heldBack = new HeldBack({ queues, signals })
+    const parts = { queues, clock, heldBack: this.#heldBack }
+    this.#source = new MemorySource({ ...core, ...parts, timer: this.#timer })
+    this.intake = new MemoryIntake({ db, ...parts, lost: (queue) => this.#lose(queue) })
   }
 
-  /** Both sources as one. */
+  /** A source that leases from memory and from the database. */
   beside(database: Source): Source {
-    return new SplitSource({
-      ...this.#options,
-      memory: this.#source,
-      database,
-      queue: (no) => this.#queues.get(no)?.queue,
-      holdsBack: (run) => this.#heldBack.holds(run),
-      isOutdated: (run, askedAt) => this.#heldBack.isOutdated(run, askedAt),
-    })
+    const [memory, queues, heldBack] = [this.#source, this.#queues, this.#heldBack]
+    return new SplitSource({ ...this.#core, memory, database, queues, heldBack })
   }
 
-  /** By number, those that are here. */
+  /** The numbers of the subscriptions whose queues are here. */
   get here(): number[] {
     return [...this.#queues.values()]
       .filter(({ queue }) => !queue.isLost)
       .map(({ queue }) => queue.subscription.no)
   }
 
-  /** By which this process can lease what is stored of its queues. */
+  /** The tokens by which this process can lease what is stored of its queues. */
   get tokens(): number[] {
     const now = performance.now()
     return [...this.#queues.values()]
@@ -95,13 +86,19 @@ export class Memory {
     return [...this.#queues.values()].map(({ queue }) => viewOf(queue))
   }
 
-  /** Undefined: it is not here. */
-  get(subscription: number): MemoryView | undefined {
-    const open = this.#queues.get(subscription)
+  /** A queue by its name; undefined: it is not here. */
+  get(name: string): MemoryView | undefined {
+    const open = this.#named(name)
     return open && viewOf(open.queue)
   }
 
-  /** Claims and loads those of these that are kept in memory; what others have left there goes to the database. */
+  /** If a subscription has ended and another one has its name now, the newer of them. */
+  #named(name: string): OpenQueue | undefined {
+    const named = [...this.#queues.values()].filter(({ queue }) => queue.subscription.name === name)
+    return named.sort((a, b) => a.queue.subscription.no - b.queue.subscription.no).at(-1)
+  }
+
+  /** Claims and loads the queues that are kept in memory; moves to the database what earlier processes left of the others. */
   async start(subscriptions: readonly Subscription[]): Promise<void> {
     await this.sync()
     this.#isStarted = true
@@ -112,7 +109,7 @@ export class Memory {
         else if (!this.#queues.has(subscription.no)) await this.#open(subscription)
       }
     } catch (error) {
-      // All or none: nobody keeps those that were claimed before.
+      // All or none: nobody would serve the queues that were claimed before.
       await this.#closeAll()
       throw error
     }
@@ -123,10 +120,10 @@ export class Memory {
 
   /** Asks the database for the time: retries are due by it. */
   async sync(): Promise<void> {
-    this.#clock.set(await readClock(this.#options.db))
+    this.#clock.set(await readClock(this.#core.db))
   }
 
-  /** The subscriptions as they are now: some may be gone, or kept elsewhere. */
+  /** The subscriptions as they are now: some may have ended, or are to be kept in the database. */
   async refresh(subscriptions: readonly Subscription[]): Promise<void> {
     this.#current = new Map(subscriptions.map((one) => [one.no, one]))
     this.#review()
@@ -141,8 +138,8 @@ export class Memory {
   }
 
   /** Writes all that has happened so far, and records how far the queue has come; undefined: it is not here. */
-  async checkpoint(subscription: number): Promise<Checkpoint | undefined> {
-    return this.#queues.get(subscription)?.persister.checkpoint('requested')
+  async checkpoint(name: string): Promise<Checkpoint | undefined> {
+    return this.#named(name)?.persister.checkpoint('requested')
   }
 
   /** Resolves when all that has happened so far is written. */
@@ -150,7 +147,7 @@ export class Memory {
     await Promise.all([...this.#queues.values()].map(({ persister }) => persister.persist()))
   }
 
-  /** Writes what waits, and gives the queues up. While the database is away it tries until that moment, monotonic. */
+  /** Writes all changes, and gives up the queues. While the database is away, tries until that moment of the monotonic clock. */
   async stop(until: number): Promise<void> {
     this.#isStarted = false
     this.#stopsBy = until
@@ -162,7 +159,7 @@ export class Memory {
 
   async #closeAll(): Promise<void> {
     this.#leaving.abort()
-    // One of them may have been opened again. A move may wait for a transaction that nobody ends.
+    // A queue that is being closed may be opened again meanwhile. A move may wait for a transaction that nobody ends.
     const waitMs = Math.max(this.#stopsBy - performance.now(), 0) + closingMs
     await atMost(waitMs, Promise.all(this.#closing.values()), () => undefined)
     const open = [...this.#queues.values()].filter(({ queue }) => !this.#closing.has(queue.subscription.no))
@@ -171,44 +168,38 @@ export class Memory {
   }
 
   async #open(subscription: Subscription, patience?: Patience): Promise<void> {
-    const { db, persisted, trouble, recovered: tell, newToken, workerId, signals } = this.#options
-    const opening = this.#opening(subscription, newToken(), workerId)
-    const { queue, recovered, exhausted } = await openQueue(subscription, opening, patience)
+    const opened = await openQueue(subscription, this.#opening(subscription.no), patience)
+    const { queue, recovered, exhausted } = opened
     const persister = new Persister(queue, {
-      ...{ db, trouble, clock: this.#clock, regained: () => signals.emit('wakeHandlers') },
-      lost: (one) => this.#lose(one),
-      persisted: (_, ms) => persisted(ms),
+      ...this.#core,
+      clock: this.#clock,
+      persisted: (ms) => this.#observe.persisted(ms),
+      lost: () => this.#lose(queue),
     })
     this.#queues.set(subscription.no, { queue, persister })
-    if (recovered > 0) tell(subscription.name, recovered)
+    if (recovered > 0) this.#observe.recovered(subscription.name, recovered)
     if (queue.nextDueAtMs !== null) this.#timer.at(queue.nextDueAtMs)
-    for (const entry of exhausted) await this.#buryLoaded(queue, entry)
-  }
-
-  /** It has ended one process too many. */
-  async #buryLoaded(queue: MemoryQueue, entry: Entry): Promise<void> {
-    const { attempts: attempt, failures, lastError, event } = entry
-    const reason = lastError ?? ''
-    const burial = { attempt, failures, reason, startedAfterMs: 0, executionMs: 0 }
-    if ((await this.#source.bury(queue, entry, burial)) !== 'settled') return
-    const { name, onExhausted } = queue.subscription
-    const stopsLane = onExhausted === 'block' ? (entry.lane?.key ?? null) : null
-    this.#options.buried({ subscription: name, eventId: event.id, type: event.type, reason, stopsLane })
+    for (const entry of exhausted) {
+      const burial = await this.#source.buryExhausted(queue, entry)
+      if (burial !== undefined) this.#observe.buried(burial)
+    }
   }
 
   async #move(subscription: Subscription): Promise<void> {
-    const { newToken, workerId, recovered } = this.#options
-    const moved = await moveQueue(subscription, this.#opening(subscription, newToken(), workerId))
-    if (moved > 0) recovered(subscription.name, moved)
+    const moved = await moveQueue(subscription, this.#opening(subscription.no))
+    if (moved > 0) this.#observe.recovered(subscription.name, moved)
   }
 
   /** For upkeep: see `moveLeftQueues`. */
   moveLeft(): Promise<boolean> {
-    const { db, newToken, workerId, recovered } = this.#options
-    return moveLeftQueues({ db, recovered, opening: (no) => this.#opening({ no }, newToken(), workerId) })
+    return moveLeftQueues({
+      db: this.#core.db,
+      recovered: (name, events) => this.#observe.recovered(name, events),
+      opening: (no) => this.#opening(no),
+    })
   }
 
-  /** Takes up a queue that another process had, if nobody has had it for so long. */
+  /** Takes up a queue that another process had, if nobody has had it for `vacantMs`. */
   async takeUp(subscription: Subscription, { vacantMs }: { readonly vacantMs: number }): Promise<boolean> {
     const { no } = subscription
     if (!this.#isStarted || this.#queues.has(no) || this.#closing.has(no)) return false
@@ -217,10 +208,11 @@ export class Memory {
     return true
   }
 
-  #opening({ no }: Pick<Subscription, 'no'>, token: number, worker: string): OpeningOptions {
+  #opening(subscription: number): OpeningOptions {
+    const { db, workerId: worker } = this.#core
     return {
-      db: this.#options.db,
-      claim: { subscription: no, token, worker },
+      db,
+      claim: { subscription, token: newToken(), worker },
       leaving: this.#leaving.signal,
       now: () => this.#clock.now(),
       emptied: () => this.#heldBack.look(),
@@ -233,7 +225,7 @@ export class Memory {
       if (queue.nextDueAtMs !== null) this.#timer.at(queue.nextDueAtMs)
   }
 
-  /** Once, however often it is asked for meanwhile. */
+  /** Closes a queue once, however often that is asked for meanwhile. */
   #close(queue: MemoryQueue, how: Leaving): Promise<void> {
     const { no } = queue.subscription
     const closing = this.#closing.get(no) ?? this.#closeOnce(queue, how).finally(() => this.#closed(no))
@@ -241,14 +233,14 @@ export class Memory {
     return closing
   }
 
-  /** Its storage may have been changed meanwhile. */
+  /** The storage of the subscription may have been changed meanwhile. */
   #closed(no: number): void {
     this.#closing.delete(no)
     this.#review()
   }
 
   async #closeOnce(queue: MemoryQueue, how: Leaving): Promise<void> {
-    const { db, trouble, workerId: worker, signals } = this.#options
+    const { db, trouble, workerId: worker, signals } = this.#core
     const { no: subscription } = queue.subscription
     const { persister } = this.#queues.get(subscription) as OpenQueue
     const claim = { subscription, token: queue.token, worker }
@@ -263,9 +255,8 @@ export class Memory {
       queue.hold.lose()
       await releaseMemory(db, claim)
     } catch (error) {
-      trouble(error, 'giving a memory queue up')
-      const { name } = queue.subscription
-      if (queue.ledger.unsaved > 0) this.#options.dropped(name, queue.ledger.unsaved)
+      trouble(error, 'giving up a memory queue')
+      if (queue.ledger.unsaved > 0) this.#observe.dropped(queue.subscription.name, queue.ledger.unsaved)
     } finally {
       if (this.#queues.get(subscription)?.queue === queue) this.#queues.delete(subscription)
       this.#heldBack.look()
@@ -274,17 +265,19 @@ export class Memory {
   }
 
   async #moveAway(queue: MemoryQueue, persister: Persister): Promise<void> {
-    const { db, trouble, newToken, worker } = this.#options
+    const { signals } = this.#core
     const { no } = queue.subscription
     await moveAway(queue, {
-      ...{ db, persister, newToken, worker, trouble, leaving: this.#leaving.signal },
-      handBack: () => this.#options.signals.emitAndWait('handBackUnbegun', no),
+      ...this.#core,
+      persister,
+      leaving: this.#leaving.signal,
+      handBack: () => signals.emitAndWait('handBackUnbegun', no),
       outdate: () => this.#heldBack.moved(no),
       lost: () => this.#lose(queue),
       isWanted: () => this.#queues.has(no) && this.#current.get(no)?.storage === 'memory',
       reopen: async () => {
         const isOpen = await unlessTaken(() => this.#open(this.#current.get(no) as Subscription))
-        if (!isOpen) this.#options.signals.emit('queueTaken', no)
+        if (!isOpen) signals.emit('queueTaken', no)
       },
     })
   }
@@ -293,8 +286,8 @@ export class Memory {
     if (queue.isLost) return
     queue.hold.lose()
     this.#queues.delete(queue.subscription.no)
-    this.#options.lost(queue.subscription.name, queue.ledger.unsaved)
-    this.#options.signals.emit('queueTaken', queue.subscription.no)
+    this.#observe.lost(queue.subscription.name, queue.ledger.unsaved)
+    this.#core.signals.emit('queueTaken', queue.subscription.no)
     this.#heldBack.look()
   }
 }

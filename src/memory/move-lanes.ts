@@ -1,12 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Database } from '../db/database.ts'
 import { isLocked } from '../db/failure.ts'
-import { memoryHeldMs, renewMemory } from './claim-memory.ts'
+import { type MemoryToken, memoryHeldMs, renewMemory } from './claim-memory.ts'
 import {
   forgetMemory,
   listMemory,
   type MemoryAdoption,
-  type MemoryToken,
   type MovePortion,
   movePortion,
   type PlacedEvent,
@@ -36,12 +35,12 @@ async function keep(db: Database, queue: MemoryToken, signal: AbortSignal): Prom
   for (;;) {
     await delay(renewMs, undefined, { signal }).catch(() => undefined)
     if (signal.aborted) return
-    // Whether it failed, or the queue is another's, the work itself finds out.
+    // If the renewal failed, or another process has the queue, the work itself finds out.
     await renewMemory(db, queue).catch(() => false)
   }
 }
 
-/** Moves what is under way, together with all else of its lanes. False: another has the queue. */
+/** Moves what is under way, together with the rest of its lanes. False: another process has the queue. */
 export async function moveUnderWay(
   db: Database,
   queue: MovedQueue,
@@ -57,8 +56,8 @@ export async function moveUnderWay(
 }
 
 /**
- * Moves what a queue had in memory to the durable tables, in portions of whole lanes, and forgets the queue. How many
- * deliveries that were; undefined: another has the queue meanwhile, and with it the rest.
+ * Moves what a queue had in memory to the durable tables, in portions of whole lanes, and forgets the queue. Returns how
+ * many deliveries; undefined: another process has the queue meanwhile, and with it the rest.
  */
 export async function moveLanes(db: Database, queue: MovedQueue): Promise<number | undefined> {
   const events = await listMemory(db, queue)
@@ -98,7 +97,7 @@ function portionsOfLanes(events: readonly PlacedEvent[]): number[][] {
   return portions
 }
 
-/** By their oldest events. What has no lane is one of its own. */
+/** Ordered by their oldest events. An event without a key is a lane of its own. */
 function lanesOf(events: readonly PlacedEvent[]): number[][] {
   const lanes: number[][] = []
   const keyed = new Map<string, number[]>()

@@ -1,12 +1,7 @@
 import { numberArray } from '../db/array.ts'
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
 import { lockAdmissions } from '../engine/admit-statements.ts'
-import { memoryHeldMs } from './claim-memory.ts'
-
-export interface MemoryToken {
-  readonly subscription: number
-  readonly token: number
-}
+import { type MemoryToken, memoryHeldMs } from './claim-memory.ts'
 
 /** An event that a queue has in memory, and the lane it is in. */
 export type PlacedEvent = readonly [id: number, laneKey: string | null]
@@ -31,10 +26,10 @@ export interface MovePortion extends MemoryToken {
 
 /** How long a move waits for one lock: then it is tried again, and meanwhile nobody waits for what it has locked itself. */
 const lockTimeoutMs = 1_000
-/** Thrown to roll back. */
+/** Rolls back the transaction. */
 const notOurs = new Error('Another process has the queue')
 
-/** What a queue has in memory as it was last persisted, oldest first. None, if another has the queue. */
+/** The unsettled events of a queue as last persisted, oldest first. None, if another process has the queue. */
 export async function listMemory(
   db: Database,
   { subscription, token }: MemoryToken,
@@ -43,8 +38,8 @@ export async function listMemory(
 }
 
 /**
- * Moves some of what a queue had in memory to the durable tables. How many deliveries that were; undefined: another has the
- * queue. Each delivery keeps its attempts, failures and time; lanes keep their order, and go before what was stored of them:
+ * Moves some of what a queue had in memory to the durable tables. Returns how many deliveries; undefined: another process
+ * has the queue. Each delivery keeps its attempts, failures and time; lanes keep their order, and go before what was stored of them:
  * see memory/memory-intake.ts, which lets nothing into memory while its lane has anything in the database. So a lane has to be moved
  * as a whole: a part of it would be followed by what was stored of it. Fails with a lock timeout (`isLocked`) while a
  * handler's transaction that completes one of them is open.
@@ -96,12 +91,12 @@ async function storeUnsettled(
   return stored
 }
 
-/** Forgets a queue that is kept in memory no more; false: another has it. */
+/** Forgets a queue that is no longer kept in memory; false: another process has it. */
 export async function forgetMemory(db: Database, { subscription, token }: MemoryToken): Promise<boolean> {
   return (await db.once(forgetStatement(db), [subscription, token], {})).length > 0
 }
 
-/** While the queue is the caller's, nobody adds to these. */
+/** While the caller has the queue, nobody adds events to it. */
 const listStatement = defineStatement(
   'list_memory',
   `select m.event_id, m.lane_key
@@ -162,8 +157,7 @@ const positionsStatement = defineStatement(
 
 /**
  * Puts what the database has of the lanes that are moved behind a place that is free for what comes from memory. Their runs
- * have not begun, or their holder has vanished: so they are no longer anybody's. One that an operator has to decide about
- * stays.
+ * have not begun, or their holder has vanished: so nobody holds them. A blocked run, which waits for an operator, stays.
  */
 const requeueStatement = defineStatement(
   'requeue_memory',

@@ -1,43 +1,40 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import type { Core } from '../core/core.ts'
 import type { Database } from '../db/database.ts'
 import { isLocked } from '../db/failure.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
+import { newToken } from '../engine/lease-tokens.ts'
 import { release } from '../engine/release.ts'
 import { type AdoptedRun, findAdopted } from './adopted-memory.ts'
 import { Adoption } from './adoption.ts'
-import { releaseMemory } from './claim-memory.ts'
+import { type MemoryToken, releaseMemory } from './claim-memory.ts'
 import type { MemoryDelivery } from './entry.ts'
+import type { MemoryQueue } from './memory-queue.ts'
 import { keepWhile, type MovedQueue, moveLanes, moveUnderWay } from './move-lanes.ts'
-import type { MemoryToken } from './move-memory.ts'
 import type { Persister } from './persister.ts'
-import type { MemoryQueue } from './queue.ts'
 
-export interface MovingOptions {
-  readonly db: Database
+export interface MovingOptions extends Pick<Core, 'db' | 'worker' | 'trouble'> {
   readonly persister: Persister
   /** Aborted when this process wants no queue any more. */
   readonly leaving: AbortSignal
-  readonly newToken: () => number
-  readonly worker: () => Promise<number>
   /** Takes back what was leased and has not begun. */
   readonly handBack: () => Promise<void>
   /** Runs of the database that were asked for before this moment may not begin. */
   readonly outdate: () => void
   /** Another process has the queue: what is under way here is to stop. */
   readonly lost: () => void
-  /** Whether it is to be kept in the memory of this process again. */
+  /** Whether the queue is to be kept in the memory of this process again. */
   readonly isWanted: () => boolean
   readonly reopen: () => Promise<void>
-  readonly trouble: (error: unknown, doing: string) => void
 }
 
 interface Move extends MovingOptions {
   readonly underWay: readonly MemoryDelivery[]
-  /** By which this process leases what is under way. */
+  /** The token by which this process leases what is under way. */
   readonly token: number
 }
 
-/** How long a queue that is to be kept in the database waits for what is under way. */
+/** How long a queue that is to be kept in the database waits for attempts under way. */
 const graceMs = 3_000
 const lookMs = 20
 const retryMs = 250
@@ -50,7 +47,7 @@ const retryMsMax = 1_500
 export async function moveAway(queue: MemoryQueue, options: MovingOptions): Promise<void> {
   await options.handBack()
   await untilNothingIsOut(queue)
-  const move = { ...options, underWay: adopt(queue), token: options.newToken() }
+  const move = { ...options, underWay: adopt(queue), token: newToken() }
   await keepWhile(options.db, nameOf(queue), () => moveUntilDone(queue, move))
 }
 
@@ -59,7 +56,7 @@ async function moveUntilDone(queue: MemoryQueue, move: Move): Promise<void> {
   for (let tries = 0; !leaving.aborted; tries++) {
     try {
       await tryToMove(queue, move)
-      // Somebody has set its storage back meanwhile: without an owner it would take nothing more.
+      // The storage was set back to memory meanwhile: without an owner the queue would take nothing more.
       if (move.isWanted()) await move.reopen()
       return
     } catch (error) {
@@ -72,7 +69,7 @@ async function moveUntilDone(queue: MemoryQueue, move: Move): Promise<void> {
   await letGo(queue, move)
 }
 
-/** Most handlers end soon, and then nothing of theirs has to be moved. One that takes longer is not waited for. */
+/** Most handlers end soon, and then their deliveries need not be moved. Slower ones are not waited for. */
 async function untilNothingIsOut(queue: MemoryQueue): Promise<void> {
   const deadline = performance.now() + graceMs
   while (queue.figures.leased > 0 && performance.now() < deadline) await delay(lookMs)
@@ -96,7 +93,7 @@ async function tryToMove(queue: MemoryQueue, move: Move): Promise<void> {
   if (!queue.isLost) await moveRest(queue, move)
 }
 
-/** Writes the whole queue, which does not change any more. False: it need not be moved. */
+/** Writes the whole queue, which does not change any more. False: the queue need not be moved. */
 async function persistAll(queue: MemoryQueue, { db, persister, isWanted, underWay }: Move): Promise<boolean> {
   await persister.checkpoint('stop')
   await persister.settled()
@@ -178,7 +175,7 @@ async function moveRest(queue: MemoryQueue, move: Move): Promise<void> {
   await handBack()
 }
 
-/** The process stops. What a try has moved without an answer is nobody's any more, and goes back uncounted. */
+/** The process stops. Runs that a try has moved without an answer go back uncounted: nobody holds them. */
 async function letGo(queue: MemoryQueue, { db, underWay, token, trouble }: Move): Promise<void> {
   const open = undecided(underWay)
   if (open.length === 0) return
@@ -189,7 +186,7 @@ async function letGo(queue: MemoryQueue, { db, underWay, token, trouble }: Move)
   } catch (error) {
     trouble(error, 'handing back what a memory queue had under way')
   } finally {
-    // Once the move has begun nothing more is written from here: whoever has the queue next begins them again.
+    // Once the move has begun nothing more is written from here: the next process that has the queue begins them again.
     for (const { entry } of open) entry.adoption?.decide(queue.isMoving ? 'lost' : null)
   }
 }

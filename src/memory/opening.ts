@@ -5,7 +5,6 @@ import { decideSettlement } from '../domain/settlement.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import { PosthornError } from '../errors.ts'
 import {
-  type ClaimedMemory,
   claimLeftMemory,
   claimMemory,
   type MemoryClaim,
@@ -16,8 +15,8 @@ import {
 } from './claim-memory.ts'
 import type { Entry } from './entry.ts'
 import { type LoadedDelivery, loadMemory } from './load-memory.ts'
+import { MemoryQueue, type MemoryQueueOptions } from './memory-queue.ts'
 import { keepWhile, moveLanes } from './move-lanes.ts'
-import { MemoryQueue, type MemoryQueueOptions } from './queue.ts'
 import { beginRecovery, endRecovery } from './recover-memory.ts'
 
 export interface OpeningOptions extends Pick<MemoryQueueOptions, 'now' | 'emptied'> {
@@ -31,23 +30,23 @@ export interface OpeningOptions extends Pick<MemoryQueueOptions, 'now' | 'emptie
 export interface Opened {
   readonly queue: MemoryQueue
   readonly recovered: number
-  /** They have ended a process once too often. */
+  /** Entries that have ended a process once too often. */
   readonly exhausted: readonly Entry[]
 }
 
 const claimEveryMs = 100
-/** Somewhat longer than a process that has vanished holds it. */
+/** Somewhat longer than the claim of a process that has vanished lasts. */
 const claimMsMax = memoryHeldMs + 1_000
 /** A process that lives moves its queue itself, which takes a while if the queue is long. */
 const movedMsMax = 30_000
 const pageLimits = { rowsMax: 2_000, charsMax: 16 * 2 ** 20 }
-/** Holders in a row that vanished before what they may have been at is tried one by one. */
+/** If this many holders in a row have vanished, their deliveries are suspects, and are tried one by one. */
 const crashesMax = 2
 
 export interface Patience {
-  /** How long to wait for whoever has the queue. */
+  /** How long to wait for a process that has the queue. */
   readonly waitMsMax: number
-  /** How long nobody must have had it. */
+  /** How long nobody must have had the queue. */
   readonly vacantMs: number
 }
 
@@ -58,7 +57,12 @@ export async function openQueue(
   patience: Patience = { waitMsMax: claimMsMax, vacantMs: 0 },
 ): Promise<Opened> {
   const { db, claim, now, emptied } = options
-  const { checkpoint, crashes, claimedAt } = await claimInTime(subscription.name, options, patience)
+  const claimed = await claimInTime(subscription.name, options, patience.waitMsMax, async () => {
+    const claimedAt = performance.now()
+    const answer = await claimMemory(db, claim, patience.vacantMs)
+    return isHolder(answer) ? answer : { ...answer, claimedAt }
+  })
+  const { checkpoint, crashes, claimedAt } = claimed
   const queue = new MemoryQueue({ subscription, token: claim.token, checkpoint, claimedAt, now, emptied })
   const recovery = await beginRecovery(db, claim)
   if (recovery === undefined) return { queue, recovered: 0, exhausted: [] }
@@ -67,7 +71,7 @@ export async function openQueue(
   return { queue, recovered, exhausted }
 }
 
-/** Moves what a queue had in memory to the durable tables: from now on it is kept there. Another may have done so before. */
+/** Moves what a queue had in memory to the durable tables, which keep it from now on. Another process may have done so before. */
 export async function moveQueue(
   subscription: { readonly name: string },
   options: OpeningOptions,
@@ -75,44 +79,23 @@ export async function moveQueue(
 ): Promise<number> {
   const { db, claim, leaving } = options
   const deadline = performance.now() + waitMsMax
-  if ((await claimLeftInTime(subscription.name, options, waitMsMax)) === 'gone') return 0
+  const claimLeft = () => claimLeftMemory(db, claim)
+  if ((await claimInTime(subscription.name, options, waitMsMax, claimLeft)) === 'gone') return 0
   const waits = () => !leaving.aborted && performance.now() < deadline
   try {
     const moved = await keepWhile(db, claim, () => moveLanes(db, { ...claim, waits }))
     if (moved === undefined) throw takenMeanwhile(subscription.name)
     return moved
   } catch (error) {
-    // Whoever tries next need not wait for the end of this claim. Without the database it ends by itself.
+    // So that the next process need not wait for the end of this claim. Without the database the claim ends by itself.
     await releaseMemory(db, claim).catch(() => undefined)
-    // A transaction that completes one of its events is open: so some process is still at it.
+    // A transaction that completes an event of the queue is open: so a process still works on it.
     throw isLocked(error) ? takenMeanwhile(subscription.name) : error
   }
 }
 
-/** Waits for whoever has it to vanish or to let go of it. */
-async function claimInTime(
-  queue: string,
-  options: OpeningOptions,
-  { waitMsMax, vacantMs }: Patience,
-): Promise<ClaimedMemory & { readonly claimedAt: number }> {
-  const { db, claim } = options
-  return inTime(queue, options, waitMsMax, async () => {
-    const claimedAt = performance.now()
-    const answer = await claimMemory(db, claim, vacantMs)
-    return 'checkpoint' in answer ? { ...answer, claimedAt } : answer
-  })
-}
-
-function claimLeftInTime(
-  queue: string,
-  options: OpeningOptions,
-  waitMsMax: number,
-): Promise<'claimed' | 'gone'> {
-  const { db, claim } = options
-  return inTime(queue, options, waitMsMax, () => claimLeftMemory(db, claim))
-}
-
-async function inTime<Claimed>(
+/** Waits for the process that has the queue to vanish or to release it. */
+async function claimInTime<Claimed>(
   queue: string,
   { leaving }: OpeningOptions,
   waitMsMax: number,
@@ -171,7 +154,7 @@ async function load(
   }
 }
 
-/** What was out when its process vanished, and known to be, is charged for it. */
+/** A delivery that was marked as begun when its process vanished is charged for that. */
 function restore(queue: MemoryQueue, loaded: LoadedDelivery, nowMs: number, isSuspect: boolean) {
   const { event, laneKey, isBegun, dueAfterMs } = loaded
   const policy = { failures: loaded.failures, retry: queue.subscription.retry, maxRetries: null }

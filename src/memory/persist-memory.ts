@@ -1,7 +1,7 @@
 import { numberArray, textArray } from '../db/array.ts'
 import { type Database, defineStatement } from '../db/database.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
-import { memoryHeldMs } from './claim-memory.ts'
+import { type MemoryToken, memoryHeldMs } from './claim-memory.ts'
 
 /** An unsettled delivery as it is to be found after a crash. */
 export interface MemoryState {
@@ -25,9 +25,7 @@ export interface MemoryTally {
   readonly lastId: number | null
 }
 
-export interface PersistRequest {
-  readonly subscription: number
-  readonly token: number
+export interface PersistRequest extends MemoryToken {
   readonly checkpoint: number
   readonly depth: number
   /** Not stored yet. */
@@ -41,7 +39,7 @@ export interface PersistRequest {
   readonly isCleared: boolean
 }
 
-/** Writes what has changed, and keeps the queue. Undefined: it is another's now, and nothing was written. */
+/** Writes what has changed, and renews the claim. Undefined: another process has the queue, and nothing was written. */
 export async function persistMemory(db: Database, request: PersistRequest): Promise<number | undefined> {
   const [row] = await db.once<[nowMs: number]>(persistStatement(db), persistValues(request), {
     indexPlans: true,

@@ -1,33 +1,29 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Database } from '../db/database.ts'
+import type { Core } from '../core/core.ts'
 import type { Checkpoint } from '../queues/checkpoints.ts'
 import { type CheckpointRequest, checkpointMemory } from './checkpoint-memory.ts'
-import type { MemoryClock } from './clock.ts'
 import { compactMemory } from './compact-memory.ts'
 import type { Entry } from './entry.ts'
 import type { Page } from './ledger.ts'
+import type { MemoryClock } from './memory-clock.ts'
+import type { MemoryQueue } from './memory-queue.ts'
 import { type MemoryState, persistMemory } from './persist-memory.ts'
-import type { MemoryQueue } from './queue.ts'
 
-export interface PersisterOptions {
-  readonly db: Database
+export interface PersisterOptions extends Pick<Core, 'db' | 'signals' | 'trouble'> {
   readonly clock: MemoryClock
   /** How long a statement took. */
-  readonly persisted: (queue: MemoryQueue, ms: number) => void
-  /** The queue is surely ours again: its attempts can begin. */
-  readonly regained: () => void
+  readonly persisted: (ms: number) => void
   /** Another process has the queue. */
-  readonly lost: (queue: MemoryQueue) => void
-  readonly trouble: (error: unknown, doing: string) => void
+  readonly lost: () => void
 }
 
 const pageLimits = { rowsMax: 2_000, charsMax: 8 * 2 ** 20 }
 /** How long a change may wait to be written, and how often the queue is kept whether or not anything changed. */
 const changedMs = 1_000
 const keptMs = 1_500
-/** How long handlers have to be faster than a persist at the threshold. */
+/** How long a persist at the threshold waits: handlers may settle what came in meanwhile. */
 const soonMs = 5
-/** How often how far it has come is recorded, if it has moved. */
+/** How often a checkpoint is recorded, if the queue has moved. */
 const checkpointMs = 60_000
 const compactRowsMax = 5_000
 const compactFrom = 1_000
@@ -55,7 +51,7 @@ export class Persister {
     this.#recorded = queue.ledger.checkpoint
   }
 
-  /** Something came in. A moment later it may be settled: then it is never written. */
+  /** Events came in. What is settled a moment later is never written. */
   added(): void {
     if (!this.#isDue) return
     this.#soon ??= setTimeout(() => {
@@ -68,7 +64,7 @@ export class Persister {
     return this.#queue.ledger.unsaved >= this.#threshold && this.#persisting === undefined
   }
 
-  /** Looked at several times a second. */
+  /** Called several times a second. */
   tick(): void {
     const now = performance.now()
     const due = this.#queue.ledger.isChanged ? changedMs : keptMs
@@ -87,17 +83,17 @@ export class Persister {
 
   /** Resolves when everything that has happened so far is written. */
   async persist(): Promise<void> {
-    // What was wrong with the one before is told by it.
+    // The persist before tells of its own error.
     while (this.#persisting !== undefined) await this.#persisting.catch(() => undefined)
     this.#persisting = this.#persistAll().finally(() => {
       this.#persisting = undefined
     })
     await this.#persisting
-    // As many as that may have come in meanwhile.
+    // Enough may have come in meanwhile for another persist.
     this.added()
   }
 
-  /** The same, and records how far the queue has come. */
+  /** Persists, and records how far the queue has come. */
   async checkpoint(reason: CheckpointRequest['reason']): Promise<Checkpoint | undefined> {
     await this.persist()
     const { subscription, token, ledger } = this.#queue
@@ -105,7 +101,7 @@ export class Persister {
     return checkpointMemory(this.#options.db, { subscription: subscription.no, token, reason })
   }
 
-  /** The last chance of what is in memory only: while the database is away it is tried until that moment, or a bit longer. */
+  /** The last chance of events that are in memory only: while the database is away, tries until that moment or a bit longer. */
   async checkpointAtLast(until: number): Promise<void> {
     const deadline = Math.max(until, performance.now() + lastTriesMs)
     for (;;) {
@@ -141,7 +137,7 @@ export class Persister {
 
   async #persistAll(): Promise<void> {
     const { ledger } = this.#queue
-    // What comes in meanwhile is left to the next time, or it might never end.
+    // What comes in meanwhile is left to the next persist, or this one might never end.
     let left = ledger.unsaved
     for (let isMore = true; isMore && !this.#queue.isLost && !this.#queue.isMoving; ) {
       const page = ledger.take(pageLimits)
@@ -153,33 +149,39 @@ export class Persister {
   }
 
   async #persistPage(page: Page): Promise<void> {
-    const { db, clock, persisted, lost, regained } = this.#options
+    const { db, signals, clock, persisted, lost } = this.#options
     const { subscription, token, ledger, depth, hold } = this.#queue
     const askedAt = performance.now()
     const { checkpoint, settled, tally } = page
     try {
       const nowMs = await persistMemory(db, {
-        ...{ subscription: subscription.no, token, checkpoint, depth, settled, tally },
+        subscription: subscription.no,
+        token,
+        checkpoint,
+        depth,
+        settled,
+        tally,
         added: page.added.map((entry) => this.#stateOf(entry)),
         changed: page.changed.map((entry) => this.#stateOf(entry)),
         isCleared: ledger.isCleared,
       })
       if (nowMs === undefined) {
-        lost(this.#queue)
+        lost()
         return
       }
       ledger.saved(page)
       clock.set(nowMs)
       const wasOurs = hold.isOurs(performance.now())
       hold.kept(askedAt)
-      if (!wasOurs) regained()
+      // The queue is surely ours again: its attempts can begin.
+      if (!wasOurs) signals.emit('wakeHandlers')
     } catch (error) {
       ledger.failed(page)
       throw error
     } finally {
       this.#persistedAt = performance.now()
     }
-    persisted(this.#queue, performance.now() - askedAt)
+    persisted(performance.now() - askedAt)
   }
 
   #stateOf(entry: Entry): MemoryState {

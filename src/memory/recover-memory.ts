@@ -1,14 +1,10 @@
 import { type Database, defineStatement } from '../db/database.ts'
+import type { MemoryClaim } from './claim-memory.ts'
 
-export interface RecoveryStart {
-  readonly subscription: number
-  readonly worker: string
-}
-
-/** Notes that a start has found something unfinished; undefined: there was nothing. */
+/** Notes that a start has found unfinished events; undefined: there were none. */
 export async function beginRecovery(
   db: Database,
-  { subscription, worker }: RecoveryStart,
+  { subscription, worker }: MemoryClaim,
 ): Promise<string | undefined> {
   const [row] = await db.once<[id: string]>(beginStatement(db), [subscription, worker], {})
   return row?.[0]
@@ -18,7 +14,7 @@ export async function endRecovery(db: Database, id: string, eventsRecovered: num
   await db.once(endStatement(db), [id, eventsRecovered], {})
 }
 
-/** One that has not ended was cut short. */
+/** A recovery of the queue that has not ended was cut short. */
 const beginStatement = defineStatement(
   'begin_memory_recovery',
   `with queue as materialized (

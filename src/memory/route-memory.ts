@@ -2,10 +2,10 @@ import { numberArray, textArray } from '../db/array.ts'
 import { type Database, defineStatement } from '../db/database.ts'
 import type { NewEvent } from '../domain/event.ts'
 
-/** To whom an event is owed, and by which key it is ordered there. */
+/** The subscriptions that an event is owed to, and the key by which each orders it. */
 export type LaneKeys = ReadonlyMap<number, string | null>
 
-/** The same routing that stored events get, for those that somebody has to look into. In their order. */
+/** Routes events whose payload a subscription inspects, as stored events are routed. In the order of the events. */
 export async function routeMemory(db: Database, events: readonly NewEvent[]): Promise<LaneKeys[]> {
   const texts = (value: (event: NewEvent) => string | null) => textArray(events.map(value))
   const rows = await db.run<[place: number, subscription: number, laneKey: string | null]>(

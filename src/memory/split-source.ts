@@ -9,32 +9,30 @@ import type {
   Source,
   Want,
 } from '../consume/source.ts'
+import type { Core } from '../core/core.ts'
 import type { Signals } from '../core/signals.ts'
-import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
+import type { LeasedDelivery, LeasedRun, MemoryTerms } from '../domain/delivery.ts'
 import type { CallerTransaction } from '../domain/transaction.ts'
 import { adoptedOf, isAdopted, movedOf } from './adoption.ts'
 import { type MemoryDelivery, MemoryRun } from './entry.ts'
-import type { MemoryQueue } from './queue.ts'
-import type { MemorySource } from './source.ts'
+import type { HeldBack } from './held-back.ts'
+import type { MemorySource } from './memory-source.ts'
+import type { OpenQueues } from './open-queues.ts'
 
-export interface SplitSourceOptions {
+export interface SplitSourceOptions extends Pick<Core, 'trouble'> {
   readonly memory: MemorySource
   readonly database: Source
-  /** Undefined: this subscription's queue is not in memory. If it is, some of what it is owed may be in the database. */
-  readonly queue: (subscription: number) => MemoryQueue | undefined
-  /** Whether a run of the database has to wait for what its lane has in memory. */
-  readonly holdsBack: (run: LeasedRun) => boolean
-  /** Whether a run has been made anew since it was asked for. */
-  readonly isOutdated: (run: LeasedRun, askedAt: number) => boolean
+  /** Some of what their subscriptions are owed may be in the database. */
+  readonly queues: OpenQueues
+  readonly heldBack: HeldBack
   /** Hands the runner what the database had. */
   readonly signals: Pick<Signals, 'emitAndWait'>
-  readonly trouble: (error: unknown, doing: string) => void
 }
 
 /** How long the database can be left alone while memory alone has enough to do. */
 const askEveryMs = 100
 
-/** Two sources behind one runner: each run goes back to where it came from. */
+/** Memory and the database behind one runner: each run goes back to where it came from. */
 export class SplitSource implements Source {
   readonly #options: SplitSourceOptions
   #askedAt = Number.NEGATIVE_INFINITY
@@ -46,18 +44,18 @@ export class SplitSource implements Source {
 
   /** What memory has is given at once, whatever the database does: it is asked beside, or if memory has nothing. */
   async lease(allWants: readonly Want[]): Promise<LeaseAnswer> {
-    const { memory, queue } = this.#options
+    const { memory, queues } = this.#options
     const now = performance.now()
     const wants = allWants.filter(({ subscription }) => this.#isOurs(subscription, now))
     if (wants.length === 0) return { runs: [], again: false }
-    const runs = memory.take(wants)
+    const runs = memory.lease(wants)
     if (runs.length === 0 && this.#asking === undefined) return this.#leaseStored(wants, now)
     if (runs.length === 0) {
       await this.#asking
       return { runs, again: true }
     }
     const isDue = now - this.#askedAt >= askEveryMs
-    const rest = isDue ? wants : wants.filter(({ subscription }) => queue(subscription) === undefined)
+    const rest = isDue ? wants : wants.filter(({ subscription }) => !queues.has(subscription))
     if (rest.length > 0 && this.#asking === undefined) this.#asking = this.#ask(rest)
     return { runs, again: true }
   }
@@ -77,42 +75,53 @@ export class SplitSource implements Source {
   }
 
   async #leaseStored(wants: readonly Want[], askedAt: number): Promise<LeaseAnswer> {
-    const { database, isOutdated } = this.#options
+    const { database, heldBack } = this.#options
     const { runs, again } = await database.lease(wants.map((want) => this.#withToken(want)))
-    const outdated = runs.filter((run) => isOutdated(run, askedAt))
-    // Some of them may be as they were: nobody here goes on with them.
+    const outdated = runs.filter((run) => heldBack.isOutdated(run, askedAt))
+    // Their runs may be as they were: nobody here goes on with them.
     if (outdated.length > 0) await database.release(outdated)
-    return { runs: runs.filter((run) => !outdated.includes(run)), again }
+    const current = runs.filter((run) => !outdated.includes(run))
+    for (const run of current) run.memory = this.#termsOf(run)
+    return { runs: current, again }
+  }
+
+  /** Also for a run of the database: another process may have older events of the same lane in memory. */
+  #termsOf(run: LeasedRun): MemoryTerms {
+    return {
+      settlesInMemory: false,
+      mayBegin: (now) => this.#isOurs(run.subscription, now),
+      holdsBack: () => this.#options.heldBack.holds(run),
+    }
   }
 
   #withToken(want: Want): Want {
-    const queue = this.#options.queue(want.subscription)
+    const queue = this.#options.queues.get(want.subscription)?.queue
     return queue === undefined ? want : { ...want, memoryToken: queue.token }
   }
 
   async peek(subscriptions: readonly number[]): Promise<boolean> {
     const { memory, database } = this.#options
-    return (await memory.peek(subscriptions)) || database.peek(subscriptions)
+    return memory.hasReady(subscriptions) || database.peek(subscriptions)
   }
 
   async settle(settlements: readonly SettleDelivery[]): Promise<readonly SettleAnswer[]> {
-    // Those of one kind come together: see settlesApart.
+    // The runner settles runs in memory apart from stored ones.
     const [first] = settlements
     const { memory, database } = this.#options
-    if (first === undefined || !this.settlesApart(first.delivery.run)) return database.settle(settlements)
+    if (!(first?.delivery.run instanceof MemoryRun)) return database.settle(settlements)
     if (!settlements.some(({ delivery }) => isAdopted(delivery))) {
       const answers = await memory.settle(settlements)
       if (!answers.includes('lost')) return answers
       return Promise.all(
-        settlements.map((one, place) =>
-          answers[place] === 'lost' ? this.#settleAdopted(one) : answers[place],
+        answers.map((answer, place) =>
+          answer === 'lost' ? this.#settleAdopted(settlements[place] as SettleDelivery) : answer,
         ),
-      ) as Promise<SettleAnswer[]>
+      )
     }
     return Promise.all(settlements.map((one) => this.#settleAdopted(one)))
   }
 
-  /** One whose queue was, or is being, moved to the database while it was under way. */
+  /** The queue was, or is being, moved to the database while this attempt was under way. */
   async #settleAdopted(settlement: SettleDelivery): Promise<SettleAnswer> {
     const { memory, database } = this.#options
     const adopted = await adoptedOf(settlement.delivery)
@@ -124,26 +133,8 @@ export class SplitSource implements Source {
     return answer as SettleAnswer
   }
 
-  /** Its settlement may have to wait for the move of its queue. */
-  settlesAlone(delivery: LeasedDelivery): boolean {
-    return delivery.run instanceof MemoryRun && isAdopted(delivery)
-  }
-
-  settlesApart(run: LeasedRun): boolean {
-    return run instanceof MemoryRun
-  }
-
-  holdsBack(run: LeasedRun): boolean {
-    return !this.settlesApart(run) && this.#options.holdsBack(run)
-  }
-
-  /** Also for a run of the database: another process may have older events of the same lane in memory. */
-  mayBegin(run: LeasedRun, now: number): boolean {
-    return run instanceof MemoryRun ? run.queue.hold.isOurs(now) : this.#isOurs(run.subscription, now)
-  }
-
   #isOurs(subscription: number, now: number): boolean {
-    return this.#options.queue(subscription)?.hold.isOurs(now) ?? true
+    return this.#options.queues.get(subscription)?.queue.hold.isOurs(now) ?? true
   }
 
   async heartbeat(beats: readonly Beat[]): Promise<readonly HeldLease[]> {
@@ -163,7 +154,7 @@ export class SplitSource implements Source {
     return [...held, ...renewed.flat()]
   }
 
-  /** A run of memory may be several in the database by now: it is held while any of them is, or until that is known. */
+  /** A run of memory may be several runs in the database by now: it is held while any of them is, or until that is known. */
   async #heartbeatMoved(beats: readonly Beat[]): Promise<HeldLease[]> {
     const moved = beats.map(({ run, begun }) => ({ run, begun, ...movedOf(run as MemoryRun) }))
     const adopted = moved.flatMap(({ runs = [], begun }) => beatsOf(runs, begun))
@@ -190,7 +181,7 @@ export class SplitSource implements Source {
     const { memory, database } = this.#options
     const [inMemory, stored] = split(deliveries, ({ run }) => run)
     await memory.releaseSome(inMemory)
-    if (stored.length > 0) await database.releaseSome?.(stored)
+    if (stored.length > 0) await database.releaseSome(stored)
   }
 
   /** The runner goes on with the run that it knows: an adopted delivery is alone in its run, or the head of a lane. */

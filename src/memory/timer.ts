@@ -6,7 +6,7 @@ export interface TimerOptions {
 
 const waitMsMax = 60_000
 
-/** Fires at the earliest of the times that it was told. */
+/** Fires at the earliest of the times it was set to. */
 export class Timer {
   readonly #options: TimerOptions
   #timer: NodeJS.Timeout | undefined

@@ -1,14 +1,14 @@
 import type { StoredEvent } from '../domain/stored-event.ts'
 import type { Subscription } from '../domain/subscription.ts'
-import type { MemoryQueue } from './queue.ts'
+import type { MemoryQueue } from './memory-queue.ts'
 
 /** What can be seen of a memory queue in the process that has it. */
 export interface MemoryView {
   readonly subscription: Subscription
   readonly depth: number
-  /** Something is out, or could be. */
+  /** Deliveries are leased, or could be. */
   readonly isBusy: boolean
-  /** In memory only: what a crash would lose now. */
+  /** Events in memory only: a crash would lose them now. */
   readonly unpersisted: number
   /** The last event below which all are settled; null: none was. */
   readonly checkpointId: number | null
@@ -26,12 +26,15 @@ export interface SeenDelivery {
 export function viewOf(queue: MemoryQueue): MemoryView {
   const { subscription, depth, ledger, figures } = queue
   return {
-    ...{ subscription, depth, figures, unpersisted: ledger.unsaved },
+    subscription,
+    depth,
+    figures,
+    unpersisted: ledger.unsaved,
     isBusy: (queue.hasReady && ['active', 'draining'].includes(subscription.status)) || figures.leased > 0,
     checkpointId: ledger.checkpoint === 0 ? null : ledger.checkpoint,
     events: (eventsMax) =>
-      ledger.first(eventsMax).map(({ event, attempts, failures, lastError }) => ({
-        ...{ event, attempts, failures, lastError },
-      })),
+      ledger
+        .first(eventsMax)
+        .map(({ event, attempts, failures, lastError }) => ({ event, attempts, failures, lastError })),
   }
 }

@@ -2,7 +2,7 @@ import type { Entry, Lane } from './entry.ts'
 import { Fifo } from './fifo.ts'
 import { Heap } from './heap.ts'
 
-/** What can be leased, by age, and what waits for its time. A lane stands where its head does. */
+/** Entries and lanes that can be leased, by age, and those that wait for a time. A lane stands where its head does. */
 export class Waiting {
   /** Without a key and never tried, in order. */
   readonly #fresh = new Fifo<Entry>()
@@ -14,17 +14,17 @@ export class Waiting {
     return this.#later.size
   }
 
-  /** When the next is due of what waits for its time; null: nothing does. */
+  /** When the next entry is due that waits for a time; null: none waits. */
   get nextDueAtMs(): number | null {
     return this.#later.size === 0 ? null : this.#later.rank
   }
 
-  /** It is younger than all that came before. */
+  /** An entry that is younger than all before it. */
   addFresh(entry: Entry): void {
     this.#fresh.push(entry)
   }
 
-  /** From now on, or from its time on, it can be leased. */
+  /** Can be leased from now on, or from its time on. */
   add(one: Entry | Lane): void {
     const { dueAtMs } = headOf(one)
     one.state = dueAtMs === null ? 'waiting' : 'later'
@@ -32,7 +32,7 @@ export class Waiting {
     else this.#later.push(one)
   }
 
-  /** What is due can be leased. */
+  /** Entries that are due can be leased. */
   promote(nowMs: number): void {
     while (this.#later.size > 0 && this.#later.rank <= nowMs) {
       const one = this.#later.pop() as Entry | Lane
@@ -54,7 +54,7 @@ export class Waiting {
     return entry !== undefined && entry.event.id < this.#ready.rank
   }
 
-  /** Takes out as many as have never been tried, have no lane, and are next. */
+  /** Takes out the next entries that have never been tried and have no lane. */
   takeFresh(entriesMax: number): Entry[] {
     const taken: Entry[] = []
     const before = this.#ready.rank
@@ -78,7 +78,7 @@ export function headOf(one: Entry | Lane): Entry {
   return 'entries' in one ? (one.entries.peek() as Entry) : one
 }
 
-/** It was left where it waited, and has been settled since. */
+/** Settled entries are left where they waited, and are skipped. */
 function isStale(one: Entry | Lane | undefined, state: 'waiting' | 'later'): boolean {
   if (one === undefined) return false
   return one.state !== state || ('entries' in one && one.entries.size === 0)

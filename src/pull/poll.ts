@@ -4,6 +4,7 @@ import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
 import { isLimited, type Subscription } from '../domain/subscription.ts'
 import type { Admitter } from '../engine/admit.ts'
 import { type LeaseRequest, lease } from '../engine/lease.ts'
+import type { LeaseTokens } from '../engine/lease-tokens.ts'
 import { type SettleRequest, settleRequest } from '../engine/settle.ts'
 import { countOffers } from './offers.ts'
 
@@ -19,8 +20,8 @@ export interface PollRequest {
   readonly runsMax: number
   readonly begins: LeaseRequest['begins']
   readonly suspects: boolean
-  /** The lease failed, perhaps after its commit: then it is to be handed back. */
-  readonly lost: (worker: number, token: number) => void
+  /** A lease that fails, perhaps after its commit, is handed back by its token. */
+  readonly tokens: LeaseTokens
 }
 
 /** How often, and how long each time, to wait for somebody else who is letting arrivals in or leasing beside us. */
@@ -53,7 +54,7 @@ async function leaseRuns(db: Database, request: PollRequest): Promise<LeasedRun[
   const want = { subscription: subscription.no, eventsMax, runsMax, laneMax: 1, suspects, leaseMs, limited }
   const asked = { wants: [want], token, worker, begins, tags, payloads: 'bounded' } as const
   return lease(db, asked).catch((error: unknown) => {
-    request.lost(worker, token)
+    request.tokens.lost(worker, token)
     throw error
   })
 }

@@ -9,7 +9,7 @@ import { integer } from '../domain/subscription.ts'
 import { checkTagFilter } from '../domain/tags.ts'
 import { toDetail, toReason } from '../domain/text.ts'
 import type { Admitter } from '../engine/admit.ts'
-import { newToken } from '../engine/lease-tokens.ts'
+import { type LeaseTokens, newToken } from '../engine/lease-tokens.ts'
 import { type SettleRequest, settle } from '../engine/settle.ts'
 import { type LateAnswer, settleLate } from '../engine/settle-late.ts'
 import { PosthornError } from '../errors.ts'
@@ -28,8 +28,7 @@ export interface PollingParts {
   readonly buried: (burial: Burial) => void
   readonly metrics: Metrics
   readonly recent: RecentSettlements
-  /** A lease failed, perhaps after its commit. */
-  readonly lost: (worker: number, token: number) => void
+  readonly tokens: LeaseTokens
 }
 
 export interface PollOptions {
@@ -120,7 +119,7 @@ export class Polling implements PollingApi {
       tags: options.tags ?? null,
       token: newToken(),
       worker: await this.#parts.worker(),
-      lost: this.#parts.lost,
+      tokens: this.#parts.tokens,
       ...({ eventsMax: 1, runsMax: 1, begins: 'granted', suspects: true } as const),
     }
     const [run] = await poll(this.#parts.db, this.#parts.admitter, request)

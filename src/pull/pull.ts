@@ -5,7 +5,7 @@ import { formatLeaseToken } from '../domain/lease-token.ts'
 import { isLimited, type Subscription } from '../domain/subscription.ts'
 import { heartbeat } from '../engine/heartbeat.ts'
 import { readCancelled } from '../engine/held.ts'
-import { newToken } from '../engine/lease-tokens.ts'
+import { type LeaseTokens, newToken } from '../engine/lease-tokens.ts'
 import { releaseUnheard } from '../engine/release.ts'
 import { PosthornError } from '../errors.ts'
 import type { SubscriptionCache } from '../subscriptions/subscription-cache.ts'
@@ -23,8 +23,7 @@ export interface PullParts extends WaitingRoomOptions {
   readonly subscriptions: SubscriptionCache
   readonly leased: (run: LeasedRun, leaseMs: number) => void
   readonly settled: (settled: PullSettled) => void
-  /** A lease failed, perhaps after its commit. */
-  readonly lost: (worker: number, token: number) => void
+  readonly tokens: LeaseTokens
   readonly recent: RecentSettlements
 }
 
@@ -233,12 +232,12 @@ export class Pull {
   }
 
   async #leaseOnce(subscription: Subscription, request: PullRequest): Promise<readonly LeasedRun[]> {
-    const { db, admitter, leased, trouble, lost } = this.#parts
+    const { db, admitter, leased, trouble, tokens } = this.#parts
     const { tags, limit, begins, suspects, signal, workerId } = request
     const leaseMs = request.leaseMs ?? subscription.leaseMs
     if (signal.aborted) return []
     const worker = await this.#workers.numberOf(workerId)
-    const terms = { subscription, tags, begins, leaseMs, worker, lost }
+    const terms = { subscription, tags, begins, leaseMs, worker, tokens }
     const take = (bounds: { eventsMax: number; runsMax: number; suspects: boolean }) =>
       poll(db, admitter, { ...terms, token: newToken(), ...bounds })
     const perRun = this.#deliveriesPerRun.get(subscription.no) ?? 1

@@ -2,6 +2,7 @@ import { portionsOf } from '../core/portions.ts'
 import type { Signals } from '../core/signals.ts'
 import type { Database } from '../db/database.ts'
 import { type SettleRequest, settle } from '../engine/settle.ts'
+import type { Logger } from '../observe/log.ts'
 
 /** How far behind an asynchronous standby may be; most leases have ended by then. */
 const keptMs = 30_000
@@ -12,8 +13,7 @@ const repeatMax = 1_000
 export interface RecentSettlementsOptions {
   readonly db: Database
   readonly signals: Signals
-  /** The server lacked so many of them, and has them again. */
-  readonly repeated: (settlements: number) => void
+  readonly log: Logger
   readonly trouble: (error: unknown, doing: string) => void
 }
 
@@ -53,7 +53,7 @@ export class RecentSettlements {
 
   /** What the server has already, or has given to another worker since, is refused by its token. */
   async #repeat(): Promise<void> {
-    const { db, repeated, trouble } = this.#options
+    const { db, log, signals, trouble } = this.#options
     const now = performance.now()
     this.#kept = this.#kept.slice(-keptMax).filter(({ settledAt }) => now - settledAt < keptMs)
     const requests = this.#kept.map(({ request }) => request)
@@ -66,6 +66,8 @@ export class RecentSettlements {
       // If the database is away once more, the next connection repeats it.
       trouble(error, 'repeating settlements that a failover may have lost')
     }
-    if (count > 0) repeated(count)
+    if (count === 0) return
+    log.warn({ settlements: count }, 'Settlements that a failover had lost were repeated')
+    signals.emit('wake')
   }
 }

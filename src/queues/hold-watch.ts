@@ -1,20 +1,15 @@
+import type { Core } from '../core/core.ts'
 import { Loop } from '../core/loop.ts'
-import type { Database } from '../db/database.ts'
-import type { CancelRequested } from '../engine/cancel.ts'
 import { readHolds } from '../engine/held.ts'
 
-export interface HoldWatchOptions {
-  readonly db: Database
-  /** The worker number by which this process leases. */
-  readonly worker: () => Promise<number>
+/** The runner of this process, as far as its unbegun deliveries go. */
+export interface RunnerInHand {
   /** Subscriptions of which this process holds deliveries that have not begun. */
-  readonly waitingFor: () => readonly number[]
-  /** One of these subscriptions is paused, and this process has not heard of it. */
-  readonly missed: () => void
-  /** An operator has cancelled deliveries that this process holds. */
-  readonly cancelled: (deliveries: CancelRequested) => void
-  readonly trouble: (error: unknown, doing: string) => void
+  readonly waitingFor: readonly number[]
+  cancel(subscription: number, eventIds: readonly number[]): void
 }
+
+type Needs = Pick<Core, 'db' | 'worker' | 'signals' | 'trouble'> & { readonly runner: RunnerInHand }
 
 /**
  * Checks whether deliveries that this process holds may still begin, also when notifications are lost: no attempt begins later
@@ -22,17 +17,18 @@ export interface HoldWatchOptions {
  * itself checks what it leases.
  */
 export class HoldWatch {
-  readonly #options: HoldWatchOptions
+  readonly #needs: Needs
   readonly #loop: Loop
   #looking: Promise<void> | undefined
 
-  constructor(options: HoldWatchOptions) {
-    this.#options = options
-    const { trouble } = options
+  constructor(needs: Needs) {
+    this.#needs = needs
+    const { signals, trouble } = needs
     const step = async () => {
-      await look(options)
+      await look(needs)
       return false
     }
+    signals.on('deliveriesCancelled', () => this.soon())
     this.#loop = new Loop({ name, everyMs: 600, trouble, step })
   }
 
@@ -40,10 +36,10 @@ export class HoldWatch {
     this.#loop.start()
   }
 
-  /** Look now: something was cancelled. If a look is under way, the loop finds it. */
+  /** Deliveries were cancelled. If that happens during a look, the loop finds it. */
   soon(): void {
-    this.#looking ??= look(this.#options)
-      .catch((error: unknown) => this.#options.trouble(error, name))
+    this.#looking ??= look(this.#needs)
+      .catch((error: unknown) => this.#needs.trouble(error, name))
       .finally(() => {
         this.#looking = undefined
       })
@@ -56,10 +52,11 @@ export class HoldWatch {
 
 const name = 'looking for paused queues and cancelled deliveries'
 
-async function look({ db, worker, waitingFor, missed, cancelled }: HoldWatchOptions): Promise<void> {
-  const subscriptions = waitingFor()
+async function look({ db, worker, runner, signals }: Needs): Promise<void> {
+  const subscriptions = runner.waitingFor
   if (subscriptions.length === 0) return
   const holds = await readHolds(db, { subscriptions, worker: await worker() })
-  if (holds.isAnyHeld) missed()
-  for (const deliveries of holds.cancelled) cancelled(deliveries)
+  // A queue is paused, and the notification has not come through.
+  if (holds.isAnyHeld) signals.emit('subscriptionsChanged')
+  for (const { subscription, eventIds } of holds.cancelled) runner.cancel(subscription, eventIds)
 }

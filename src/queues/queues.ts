@@ -85,15 +85,18 @@ export class Queues {
   /** Records how far the queue has come. */
   async checkpoint(name: string): Promise<Checkpoint> {
     const { no, storage } = await this.#subscriptions.current(name)
-    if (storage === 'memory') {
-      // Only the process that has the queue in memory knows its state.
-      const made = await this.#memory.checkpoint(no)
-      if (made === undefined) throw new PosthornError('QUEUE_ELSEWHERE', { queue: name })
-      return made
-    }
+    if (storage === 'memory') return this.#checkpointMemory(name)
     const { checkpoints } = await checkpoint(this.#db, { queues: [no], reason: 'requested' })
-    if (checkpoints[0] === undefined) throw notFound(name)
-    return checkpoints[0]
+    const [made] = checkpoints
+    if (made === undefined) throw notFound(name)
+    return made
+  }
+
+  /** Only the process that has it knows its state. */
+  async #checkpointMemory(name: string): Promise<Checkpoint> {
+    const made = await this.#memory.checkpoint(name)
+    if (made === undefined) throw new PosthornError('QUEUE_ELSEWHERE', { queue: name })
+    return made
   }
 
   async checkpoints(name: string, filter?: CheckpointFilter): Promise<CheckpointPage> {

@@ -38,11 +38,11 @@ export interface UpkeepOptions {
   readonly signals: Signals
   readonly overdueAfterMs: number
   /** Whether any queue has a limit: then queues must be measured all the time. */
-  readonly isAnyLimited: () => boolean
+  readonly handlers: { readonly isAnyLimited: boolean }
   /** One step of removing old data; true: there is more. */
-  readonly prune: () => Promise<boolean>
+  readonly retention: { step(): Promise<boolean> }
   /** Moves memory queues of vanished processes to the database; true: there is more. */
-  readonly moveLeft: () => Promise<boolean>
+  readonly memory: { moveLeft(): Promise<boolean> }
   readonly observe: UpkeepObserver
 }
 
@@ -60,20 +60,20 @@ export class Upkeep {
   readonly #sharedPeek: SharedPeek
   readonly #overdue: OverdueWatch
   readonly #sleepers: SleeperWatch
-  readonly #moveLeft: () => Promise<boolean>
+  readonly #memory: UpkeepOptions['memory']
   readonly #loops: readonly Loop[]
   /** Events that no subscription wanted, and the search for their dead letters. */
   #unrouted: number[] = []
   #looking: Promise<void> | undefined
 
   constructor(options: UpkeepOptions) {
-    const { db, admitter, sharedPeek, signals, overdueAfterMs, isAnyLimited, prune, moveLeft, observe } =
+    const { db, admitter, sharedPeek, signals, overdueAfterMs, handlers, retention, memory, observe } =
       options
     this.#db = db
     this.#admitter = admitter
     this.#observe = observe
     this.#sharedPeek = sharedPeek
-    this.#moveLeft = moveLeft
+    this.#memory = memory
     signals.on('published', (published) => this.#noteUnrouted(published))
     this.#overdue = new OverdueWatch(db, { overdueAfterMs })
     this.#sleepers = new SleeperWatch(db, (sleepers) => observe.asleep(sleepers))
@@ -81,19 +81,19 @@ export class Upkeep {
       new Loop({ name, everyMs, step, share, trouble: (error, doing) => observe.trouble(error, doing) })
     this.#loops = [
       loop('reclaiming and expiring', 2_000, async () => this.#takeBack(await this.#sharedPeek.look())),
-      loop('measuring queues', 400, async () => isAnyLimited() && this.#measure()),
+      loop('measuring queues', 400, async () => handlers.isAnyLimited && this.#measure()),
       loop('queue checkpoints', 60_000, () => this.#checkpoint()),
       loop('replays', 1_000, async () => {
         const { replays } = await this.#sharedPeek.look()
         return replays && this.#stepReplay()
       }),
-      loop('moving memory queues of vanished processes', 5_000, moveLeft),
+      loop('moving memory queues of vanished processes', 5_000, () => memory.moveLeft()),
       loop('looking for a promoted server', 10_000, () => this.#findPromotion()),
       loop('cancelling deliveries of deleted subscriptions', 10_000, () => this.#cancelOrphans()),
       loop('looking for sleeping lanes', 10_000, () => this.#sleepers.look(), sleeperShare),
       loop('looking for abandoned subscriptions', 60_000, () => this.#findAbandoned()),
       loop('looking for overdue attempts', 60_000, () => this.#findOverdue()),
-      loop('removing old data', 60_000, prune, pruneShare),
+      loop('removing old data', 60_000, () => retention.step(), pruneShare),
     ]
   }
 
@@ -109,7 +109,7 @@ export class Upkeep {
   async sweep(): Promise<boolean> {
     const more = await this.#takeBack(await peek(this.#db, []))
     await this.#measure()
-    await this.#moveLeft()
+    await this.#memory.moveLeft()
     await this.#findOverdue()
     await this.#sleepers.look()
     await this.#findPromotion()

@@ -1,21 +1,18 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Signals } from '../core/signals.ts'
-import type { Database } from '../db/database.ts'
+import type { Core } from '../core/core.ts'
 import type { KnowsLease, LeaseTokens } from '../engine/lease-tokens.ts'
-import type { RememberedWorker } from './workers.ts'
 
-export interface UnknownLeasesOptions {
-  readonly db: Database
+export interface UnknownLeasesNeeds {
   readonly tokens: LeaseTokens
-  readonly worker: RememberedWorker
-  readonly signals: Signals
-  /** The leases that this process knows of at the moment of the call. */
-  readonly known: () => KnowsLease
-  readonly handedBack: (runs: number) => void
-  readonly trouble: (error: unknown, doing: string) => void
+  readonly runner: {
+    /** What this process knows of at the moment of the call. */
+    knownLeases(): KnowsLease
+  }
 }
 
-/** A statement whose connection is lost may still run for a moment. */
+type Options = UnknownLeasesNeeds & Pick<Core, 'db' | 'identity' | 'log' | 'signals' | 'trouble'>
+
+/** A statement whose connection is lost may still be at work for a moment. */
 const againMs = 1_000
 
 /**
@@ -23,12 +20,12 @@ const againMs = 1_000
  * or a settlement was refused, and every ten seconds.
  */
 export class UnknownLeases {
-  readonly #options: UnknownLeasesOptions
+  readonly #options: Options
   readonly #stopping = new AbortController()
   #looking: Promise<void> | undefined
   #looksLeft = 0
 
-  constructor(options: UnknownLeasesOptions) {
+  constructor(options: Options) {
     this.#options = options
     options.signals.on('leaseDoubted', () => this.soon())
     options.signals.on('reconnected', () => this.soon())
@@ -44,9 +41,12 @@ export class UnknownLeases {
   }
 
   async look(): Promise<void> {
-    const { db, tokens, worker, known, handedBack } = this.#options
-    const runs = await tokens.handBackUnknown(db, { worker: await worker.number(), known })
-    if (runs > 0) handedBack(runs)
+    const { db, tokens, identity, runner, log, signals } = this.#options
+    const known = () => runner.knownLeases()
+    const runs = await tokens.handBackUnknown(db, { worker: await identity.number(), known })
+    if (runs === 0) return
+    log.warn({ runs }, 'Leases whose answer was lost were handed back')
+    signals.emit('wake')
   }
 
   async stop(): Promise<void> {
@@ -61,7 +61,7 @@ export class UnknownLeases {
       // Counted before the look: a call of soon() during it asks for two more.
       this.#looksLeft--
       try {
-        await this.#options.worker.register()
+        await this.#options.identity.register()
         await this.look()
       } catch (error) {
         this.#looksLeft++

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { readLeases } from '../../src/client/leases.ts'
-import { readLeasedEvents } from '../../src/client/wire.ts'
+import { readLeasedEvents } from '../../src/client/translate.ts'
 import { leasedText } from './fake-hub.ts'
 
 test('a payload is cut out as it stands, whatever it holds and however it is spaced', () => {

@@ -325,7 +325,7 @@ test('trouble with leasing is told and does not end the worker', async () => {
   await worker.start()
   await eventually('it is settled', () => hub.settled.length === 1)
   await worker.stop()
-  expect(errors).toEqual(['Trouble while leasing'])
+  expect(errors).toEqual(['Background task failed: leasing'])
 })
 
 test('an outcome that the server answers with "max retries exceeded" is settled', async () => {

@@ -29,11 +29,11 @@ test.each(answers)(
     const begun = createSignal()
     const mayAnswer = createSignal()
     const answered = createSignal()
-    const runs = [leasedRun(1)]
+    // Nothing of the run begins, so it is forgotten with its subscription.
+    const memory = { settlesInMemory: false, mayBegin: () => true, holdsBack: () => true }
+    const runs = [leasedRun(1, { memory })]
     const runner = openRunner({
       lease: async () => ({ runs: runs.splice(0), again: false }),
-      // Nothing of it begins, so it is forgotten with its subscription.
-      holdsBack: () => true,
       heartbeat: async (beats) => {
         begun.give()
         await mayAnswer.given

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { type HeldRun, Share } from '../../src/consume/share.ts'
+import type { HeldRun } from '../../src/consume/held-run.ts'
+import { Share } from '../../src/consume/share.ts'
 import type { LeasedRun } from '../../src/domain/delivery.ts'
 import type { StoredEvent } from '../../src/domain/stored-event.ts'
 import { defineSubscription, type Subscription } from '../../src/domain/subscription.ts'

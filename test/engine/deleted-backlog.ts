@@ -29,8 +29,10 @@ export async function endDeletedBacklog(
   const nothing = () => undefined
   const upkeep = new Upkeep({
     signals: new Signals(createLogger(false)),
-    ...{ db, admitter, sharedPeek: new SharedPeek(db), overdueAfterMs: 60_000, isAnyLimited: () => false },
-    ...{ prune: async () => false, moveLeft: async () => false },
+    ...{ db, admitter, sharedPeek: new SharedPeek(db), overdueAfterMs: 60_000 },
+    handlers: { isAnyLimited: false },
+    retention: { step: async () => false },
+    memory: { moveLeft: async () => false },
     observe: {
       ...{ reclaimed: nothing, expired: nothing, abandoned: nothing, overdue: nothing, unrouted: nothing },
       ...{ pressed: nothing, drained: nothing, asleep: nothing, promoted: nothing },

@@ -4,7 +4,7 @@ import type { Subscription } from '../../src/domain/subscription.ts'
 import type { Entry, MemoryDelivery } from '../../src/memory/entry.ts'
 import { Heap } from '../../src/memory/heap.ts'
 import type { Page } from '../../src/memory/ledger.ts'
-import { MemoryQueue } from '../../src/memory/queue.ts'
+import { MemoryQueue } from '../../src/memory/memory-queue.ts'
 // @ts-expect-error plain JavaScript, as the scenarios are
 import { createRandom } from '../crash/support/random.js'
 

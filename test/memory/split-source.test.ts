@@ -4,7 +4,7 @@ import type { LeasedRun } from '../../src/domain/delivery.ts'
 import { Adoption } from '../../src/memory/adoption.ts'
 import { MemoryRun } from '../../src/memory/entry.ts'
 import { HeldBack } from '../../src/memory/held-back.ts'
-import type { MemorySource } from '../../src/memory/source.ts'
+import type { MemorySource } from '../../src/memory/memory-source.ts'
 import { SplitSource } from '../../src/memory/split-source.ts'
 
 /** A run in memory whose one delivery is in memory still, or has a run in the database. */
@@ -21,21 +21,20 @@ const storedRun = (id: number, laneKey: string | null = null): LeasedRun => ({
 
 function splitSource(database: Partial<Source>, heldBack = new HeldBack(nobody)) {
   const inMemory = {
-    take: () => [],
+    lease: () => [],
     heartbeat: async (beats: readonly Beat[]) =>
       beats.map(({ run }) => ({ run, renewed: true, cancelled: [] })),
   }
   return new SplitSource({
     memory: inMemory as unknown as MemorySource,
     database: database as Source,
-    queue: () => undefined,
-    holdsBack: () => false,
-    isOutdated: (run, askedAt) => heldBack.isOutdated(run, askedAt),
+    queues: new Map(),
+    heldBack,
     signals: { emitAndWait: async () => undefined },
     trouble: () => undefined,
   })
 }
-const nobody = { queue: () => undefined, signals: { emit: () => undefined } }
+const nobody = { queues: new Map(), signals: { emit: () => undefined } }
 
 test('while the database is away attempts in memory keep their leases, although others were moved to it', async () => {
   const away = new Error('away')

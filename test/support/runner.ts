@@ -20,6 +20,7 @@ export function openRunner({ pollMs = 10, settled, lost, ...given }: FakeRunnerO
     settle: async (settlements) => settlements.map(() => 'settled'),
     heartbeat: async (beats) => beats.map(({ run }) => ({ run, renewed: true, cancelled: [] })),
     release: async () => undefined,
+    releaseSome: async () => undefined,
     isolate: async () => undefined,
     completeIn: async () => false,
     isCompleted: async () => false,

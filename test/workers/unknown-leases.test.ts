@@ -16,11 +16,16 @@ function watch(answer: (look: number) => Promise<number>) {
   const tokens = new LeaseTokens()
   vi.spyOn(tokens, 'handBackUnknown').mockImplementation(() => answer(++looks))
   const [handedBack, trouble] = [vi.fn(), vi.fn()]
+  const signals = new Signals(createLogger(false))
+  signals.on('wake', handedBack)
   const unknown = new UnknownLeases({
-    ...{ tokens, handedBack, trouble, known: () => () => false },
+    tokens,
+    trouble,
+    signals,
+    log: createLogger(false),
+    runner: { knownLeases: () => () => false },
     db: undefined as never,
-    signals: new Signals(createLogger(false)),
-    worker: { number: async () => 1, register: async () => 1 } as never,
+    identity: { number: async () => 1, register: async () => 1 },
   })
   onTestFinished(() => unknown.stop())
   return { unknown, handedBack, trouble, looks: () => looks }

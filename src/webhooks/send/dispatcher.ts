@@ -1,7 +1,8 @@
 import type { KeyObject } from 'node:crypto'
 import type { RunningAttempt } from '../../consume/attempt.ts'
+import { databaseNowMs } from '../../consume/held-run.ts'
 import type { Runner } from '../../consume/runner.ts'
-import { databaseNowMs, type MakeAttempt, Share } from '../../consume/share.ts'
+import { type MakeAttempt, Share } from '../../consume/share.ts'
 import type { Source } from '../../consume/source.ts'
 import { Loop } from '../../core/loop.ts'
 import type { Database } from '../../db/database.ts'
@@ -150,7 +151,7 @@ export class Dispatcher {
       return attempt.conclude({ outcome: { kind: 'failed', reason, uncounted: true } })
     }
     const parts = this.#partsOf(attempt, served, { secrets, headers, timestamp: Math.floor(nowMs / 1000) })
-    const posted = await postWebhook(this.#options.sender, served, parts, attempt.halt)
+    const posted = await postWebhook(this.#options.sender, served, parts, attempt.lightSignal)
     // Wait for the report: a delivery that is handed back must find its subscriber paused already.
     const reported = this.#conclude(attempt, posted)
     if (reported !== undefined) await reported
@@ -190,7 +191,7 @@ export class Dispatcher {
     const { delivery } = attempt
     const { run } = delivery
     const { errorClass, statusCode } = exchange
-    if (errorClass === 'ours' && !attempt.halt.aborted) {
+    if (errorClass === 'ours' && !attempt.lightSignal.aborted) {
       this.#options.observe.trouble(new Error(exchange.error ?? 'unknown'), 'sending a webhook')
     }
     this.#options.observe.sent(errorClass ?? `${Math.floor((statusCode ?? 0) / 100)}xx`)

@@ -30,7 +30,7 @@ hub.events.on('settled', ({ eventId: id, settlement }) => record('settled', { id
 await hub.start()
 for (let batch = 0; batch < config.batches; batch++) await publish(batch)
 await settled()
-await hub.memory.checkpoint(hub.memory.views[0].subscription.no)
+await hub.memory.checkpoint(hub.memory.views[0].subscription.name)
 await hub.stop()
 record('stopped')
 process.exit(0)

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
-import { rareFields } from '../../../src/client/wire.ts'
+import { rareFields } from '../../../src/client/translate.ts'
 import { storedEvent } from '../../../src/domain/stored-event.ts'
 import { AddressPolicy } from '../../../src/webhooks/send/address-policy.ts'
 import { decide, errorClasses, type Result } from '../../../src/webhooks/send/webhook-outcome.ts'

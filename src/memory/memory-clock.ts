@@ -1,7 +1,4 @@
-/**
- * The clock of the database, by what it said and the time that has passed since. It never goes back: what waits here would
- * wait for as long as the step.
- */
+/** The clock of the database as last read, and the time that has passed since. Never goes back: entries would wait longer. */
 export class MemoryClock {
   #offsetMs = 0
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { PosthornHttpError } from '../../src/client/errors.ts'
-import { HoldWatch } from '../../src/client/hold-watch.ts'
+import { PosthornHttpError } from '../../src/client/http-error.ts'
+import { watchForPause } from '../../src/client/pause-watch.ts'
 import type { LeasedDelivery } from '../../src/domain/delivery.ts'
 
 beforeEach(() => void vi.useFakeTimers())
@@ -10,7 +10,7 @@ const deliveries = [1, 2, 3].map((attempt) => ({ attempt }) as LeasedDelivery)
 
 function watch(isHeld: (delivery: LeasedDelivery) => Promise<boolean | undefined>) {
   const seen = { unbegun: deliveries as readonly LeasedDelivery[], asked: 0, held: 0, troubles: 0 }
-  const one = new HoldWatch({
+  const one = watchForPause({
     unbegun: () => seen.unbegun,
     isHeld(delivery) {
       seen.asked++
@@ -19,8 +19,6 @@ function watch(isHeld: (delivery: LeasedDelivery) => Promise<boolean | undefined
     held: () => void seen.held++,
     trouble: () => void seen.troubles++,
   })
-  one.start()
-  one.start()
   return { seen, stop: () => one.stop() }
 }
 

@@ -3,19 +3,18 @@ import type {
   Completion,
   HeldLease,
   Isolated,
-  LeaseAnswer,
   SettleAnswer,
   SettleDelivery,
-  Source,
   Want,
 } from '../consume/source.ts'
-import type { Database } from '../db/database.ts'
+import type { Core } from '../core/core.ts'
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
 import type { CallerTransaction } from '../domain/transaction.ts'
 import { checkSnapshot, markNow } from '../engine/snapshot.ts'
+import type { Burial } from '../observe/hub-events.ts'
+import { observePickup } from '../observe/pickup.ts'
 import { isMoving } from './adoption.ts'
 import { type BuryMemoryRequest, buryMemory } from './bury-memory.ts'
-import type { MemoryClock } from './clock.ts'
 import {
   awaitMemoryCompletion,
   completeMemoryIn,
@@ -23,60 +22,55 @@ import {
   isCompletedInMemoryBy,
 } from './complete-memory.ts'
 import { type Entry, isOutWith, type MemoryDelivery, type MemoryRun } from './entry.ts'
+import type { HeldBack } from './held-back.ts'
 import { markMemory } from './mark-memory.ts'
+import type { MemoryClock } from './memory-clock.ts'
+import type { MemoryQueue } from './memory-queue.ts'
+import type { OpenQueue, OpenQueues } from './open-queues.ts'
 import type { Persister } from './persister.ts'
-import type { MemoryQueue } from './queue.ts'
+import type { Timer } from './timer.ts'
 
-export interface MemorySourceOptions {
-  readonly db: Database
+export interface MemorySourceOptions extends Pick<Core, 'db' | 'worker' | 'metrics'> {
   readonly clock: MemoryClock
-  readonly worker: () => Promise<number>
-  readonly queue: (no: number) => MemoryQueue | undefined
-  readonly persister: (queue: MemoryQueue) => Persister
-  readonly leased: (run: LeasedRun, leaseMs: number) => void
-  /** Something is due at this time, by the clock of the database. */
-  readonly due: (atMs: number) => void
-  /** The database keeps this lane from now on. */
-  readonly gaveUp: (subscription: number, laneKey: string) => void
+  readonly queues: OpenQueues
+  readonly heldBack: HeldBack
+  /** Wakes the runner when something is due. */
+  readonly timer: Timer
 }
 
-export type MemoryBurial = Pick<
+type MemoryBurial = Pick<
   BuryMemoryRequest,
   'attempt' | 'failures' | 'reason' | 'startedAfterMs' | 'executionMs'
 >
 
 /** The memory's end of the runner: nothing waits for the database but burials and what settles in a transaction. */
-export class MemorySource implements Source {
+export class MemorySource {
   readonly #options: MemorySourceOptions
 
   constructor(options: MemorySourceOptions) {
     this.#options = options
   }
 
-  async lease(wants: readonly Want[]): Promise<LeaseAnswer> {
-    return { runs: this.take(wants), again: false }
-  }
-
-  /** The same, at once. */
-  take(wants: readonly Want[]): MemoryRun[] {
-    const { queue, leased, due } = this.#options
+  /** At most what is wanted, oldest first. */
+  lease(wants: readonly Want[]): MemoryRun[] {
+    const { queues, metrics, timer } = this.#options
     const runs: MemoryRun[] = []
     for (const want of wants) {
-      const found = queue(want.subscription)
-      if (found === undefined) continue
-      const { leaseMs } = found.subscription
-      for (const run of found.lease(want, leaseMs)) {
-        leased(run, leaseMs)
+      const queue = queues.get(want.subscription)?.queue
+      if (queue === undefined) continue
+      const { leaseMs } = queue.subscription
+      for (const run of queue.lease(want, leaseMs)) {
+        observePickup(metrics, run, leaseMs)
         runs.push(run)
       }
-      if (found.nextDueAtMs !== null) due(found.nextDueAtMs)
+      if (queue.nextDueAtMs !== null) timer.at(queue.nextDueAtMs)
     }
     return runs
   }
 
-  async peek(subscriptions: readonly number[]): Promise<boolean> {
+  hasReady(subscriptions: readonly number[]): boolean {
     return subscriptions.some((no) => {
-      const queue = this.#options.queue(no)
+      const queue = this.#options.queues.get(no)?.queue
       return queue?.hasReady && queue.hold.isOurs(performance.now())
     })
   }
@@ -158,7 +152,7 @@ export class MemorySource implements Source {
           { attempts, failures, dueAtMs, lastError },
           { executionMs, isFailure: isRetry },
         )
-        this.#options.due(dueAtMs)
+        this.#options.timer.at(dueAtMs)
         break
       }
       case 'cancel':
@@ -190,23 +184,33 @@ export class MemorySource implements Source {
     if (settlement.kind !== 'bury') return this.#settle(delivery, settled)
     const { reason, failures } = settlement
     const burial = { attempt: delivery.attempt, failures, reason, startedAfterMs, executionMs }
-    return this.bury(queueOf(delivery), entry, burial)
+    return this.#bury(queueOf(delivery), entry, burial)
+  }
+
+  /** Buries a delivery that has ended one process too many. Undefined: the queue is lost. */
+  async buryExhausted(queue: MemoryQueue, entry: Entry): Promise<Burial | undefined> {
+    const { attempts: attempt, failures, lastError, event } = entry
+    const reason = lastError ?? ''
+    const burial = { attempt, failures, reason, startedAfterMs: 0, executionMs: 0 }
+    if ((await this.#bury(queue, entry, burial)) !== 'settled') return undefined
+    const { name: subscription } = queue.subscription
+    return { subscription, eventId: event.id, type: event.type, reason, stopsLane: stoppedLane(queue, entry) }
   }
 
   /** Persisted first, so that it can be moved to the dead letters; until that is done it is not settled. */
-  async bury(queue: MemoryQueue, entry: Entry, burial: MemoryBurial): Promise<SettleAnswer> {
-    const { db, worker, persister } = this.#options
+  async #bury(queue: MemoryQueue, entry: Entry, burial: MemoryBurial): Promise<SettleAnswer> {
+    const { db, worker, heldBack } = this.#options
     if (queue.isLost) return 'lost'
-    const stopsLane = queue.subscription.onExhausted === 'block' ? (entry.lane?.key ?? null) : null
+    const stopsLane = stoppedLane(queue, entry)
     if (stopsLane !== null) queue.closeLane(stopsLane)
-    if (entry.state !== 'settled') await persister(queue).persist()
+    if (entry.state !== 'settled') await this.#persisterOf(queue).persist()
     const name = { subscription: queue.subscription.no, token: queue.token, eventId: entry.event.id }
     const request = { ...name, ...burial, stopsLane, worker: await worker() }
     if (isMoving(entry)) return 'lost'
     const answer = await buryMemory(db, request)
     // An event that is not in memory any more was moved, or was buried by a statement whose answer was lost.
     if (answer === 'not ours' || (answer === 'not found' && entry.adoption !== null)) return 'lost'
-    if (stopsLane !== null) this.#options.gaveUp(queue.subscription.no, stopsLane)
+    if (stopsLane !== null) heldBack.giveUp(queue.subscription.no, stopsLane)
     queue.finish(entry, { as: 'other' })
     if (stopsLane !== null) queue.giveUpLane(stopsLane)
     return 'settled'
@@ -215,12 +219,21 @@ export class MemorySource implements Source {
   /** What came of those before it is written first: it alone is to be charged, and for the last time as well. */
   async #mark(run: LeasedRun, begun: readonly number[]): Promise<boolean> {
     const { subscription, token, queue } = run as MemoryRun
-    await this.#options.persister(queue).persist()
+    await this.#persisterOf(queue).persist()
     for (const eventId of begun) {
       if (!(await markMemory(this.#options.db, { subscription, token, eventId }))) return false
     }
     return true
   }
+
+  #persisterOf({ subscription }: MemoryQueue): Persister {
+    return (this.#options.queues.get(subscription.no) as OpenQueue).persister
+  }
+}
+
+/** The lane that stops at a buried head; null: none does. */
+function stoppedLane({ subscription }: MemoryQueue, { lane }: Entry): string | null {
+  return subscription.onExhausted === 'block' ? (lane?.key ?? null) : null
 }
 
 function queueOf({ run }: LeasedDelivery): MemoryQueue {

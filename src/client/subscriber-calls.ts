@@ -1,7 +1,7 @@
 import type { Subscriber } from './answers.ts'
-import { type CallOptions, checkCall, encodeId } from './requests.ts'
+import { type CallOptions, checkCall, encodeId } from './call-options.ts'
+import { answerWith, toWire } from './translate.ts'
 import { read, readAll, type Transport } from './transport.ts'
-import { answerWith, toWire } from './wire.ts'
 
 /** Most have a default. More fields than these are sent as they are named, in snake_case. */
 export interface SubscriberInput {

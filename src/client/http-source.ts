@@ -9,27 +9,27 @@ import type {
 } from '../consume/source.ts'
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
 import { PosthornError } from '../errors.ts'
-import { PosthornHttpError } from './errors.ts'
+import { PosthornHttpError } from './http-error.ts'
 import { Leasing, type LeasingOptions, limitMax } from './leasing.ts'
-import { portionsOf } from './portions.ts'
 import type { RemoteDelivery, RemoteRun } from './remote-run.ts'
+import { portionsOf } from './settle-calls.ts'
+import { toWire } from './translate.ts'
 import { read } from './transport.ts'
-import { toWire } from './wire.ts'
 
 export interface HttpSourceOptions extends LeasingOptions {
-  /** The server has buried it instead of trying again. */
+  /** The server has buried the delivery instead of trying again. */
   readonly exhausted: (delivery: LeasedDelivery) => void
-  /** An operator has cancelled these: what of them has not begun must not. */
+  /** An operator has cancelled these events: those that have not begun must not. */
   readonly cancelled: (eventIds: readonly number[]) => void
 }
 
 const settlesMax = 2
 const beatsMax = 8
-/** By so many deliveries of one lease it is asked before it is given up. */
+/** A lease is given up after this many of its deliveries were refused. */
 const refusalsMax = 10
-/** How long the server may take over what is handed back, each time it is tried. */
+/** How long each try to hand deliveries back may take. */
 const releaseMs = 2_500
-/** How long it may take to say whether a queue is paused: then it is asked again. */
+/** How long the server may take to tell whether a queue is paused, before it is asked again. */
 const askMs = 2_000
 
 interface SettleCall {
@@ -56,8 +56,9 @@ export class HttpSource implements Source {
     return this.#leasing.lease(wants[0] as Want)
   }
 
-  acquitted(): void {
-    this.#leasing.acquitted()
+  /** No suspect is in hand any more: the next one may be leased. */
+  suspectsCleared(): void {
+    this.#leasing.suspectsCleared()
   }
 
   /** The long poll has the last word: it is as cheap as asking. */
@@ -84,7 +85,7 @@ export class HttpSource implements Source {
     return answers
   }
 
-  /** One that fails leaves the others what they are; if it is too many or nobody answers, no more are asked. */
+  /** A failure concerns one lease only; if the server is too busy or does not answer, no more are asked. */
   async heartbeat(beats: readonly Beat[]): Promise<HeldLease[]> {
     const held: HeldLease[] = []
     let unknown: HeldLease['unknown']
@@ -150,7 +151,7 @@ export class HttpSource implements Source {
   }
 
   #answered({ delivery }: SettleDelivery, status: number): SettleAnswer {
-    // Repeats are safe: those of the portion that are settled will be answered as before.
+    // Repeats are safe: outcomes that are settled will be answered as before.
     if (status === 429 || status >= 500) throw new Error(`An outcome was answered with ${status}`)
     ;(delivery as RemoteDelivery).state = 'over'
     if (status === 400) this.#options.exhausted(delivery)
@@ -183,7 +184,7 @@ export class HttpSource implements Source {
     return (this.#options.leaseSeconds * 1000) / 3
   }
 
-  /** Undefined when it is refused. */
+  /** Undefined: the lease is refused. */
   async #beatOnce(
     { run, event }: RemoteDelivery,
     { begun, timeoutMs }: { readonly begun?: readonly number[]; readonly timeoutMs: number },

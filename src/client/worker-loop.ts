@@ -2,27 +2,27 @@ import { Runner } from '../consume/runner.ts'
 import { Share } from '../consume/share.ts'
 import { defineQueue } from '../domain/queue.ts'
 import type { Subscription } from '../domain/subscription.ts'
-import { PosthornHttpError } from './errors.ts'
-import { HoldWatch } from './hold-watch.ts'
-import { HttpSource } from './source.ts'
+import { PosthornHttpError } from './http-error.ts'
+import { HttpSource } from './http-source.ts'
+import { watchForPause } from './pause-watch.ts'
 import type { Transport } from './transport.ts'
 import type { WorkerConfig } from './worker-config.ts'
 import { describe, observeWorker } from './worker-log.ts'
 
-export interface Loop {
+export interface WorkerLoop {
   stop(graceMs: number): Promise<void>
-  /** Why the server will not have this worker, once it says so. */
+  /** Resolves with the reason once the server refuses this worker. */
   readonly refused: Promise<PosthornHttpError>
 }
 
-/** Who is not known or not allowed, what does not exist, what is not understood: no patience helps. */
+/** The key, the subscription or the tags are wrong: trying again does not help. */
 const refusals = new Set([400, 401, 403, 404, 422])
 
 /** The long poll waits for work, so the runner itself hardly does; only while it has enough to do it looks rarely. */
 const pollMs = 1
 const idlePollMs = 250
 
-export function startLoop(transport: Transport, config: WorkerConfig): Loop {
+export function startLoop(transport: Transport, config: WorkerConfig): WorkerLoop {
   const { workerId, subscription, tags, leaseSeconds, waitSeconds, log } = config
   const source = new HttpSource({
     transport,
@@ -39,7 +39,10 @@ export function startLoop(transport: Transport, config: WorkerConfig): Loop {
   const observe = observeWorker(log)
   const { promise: refused, trouble } = firstRefusal()
   const runner = new Runner({
-    ...{ source, pollMs, idlePollMs },
+    source,
+    pollMs,
+    idlePollMs,
+    suspectsCleared: () => source.suspectsCleared(),
     observe: {
       ...observe,
       trouble(error, doing) {
@@ -49,7 +52,7 @@ export function startLoop(transport: Transport, config: WorkerConfig): Loop {
     },
   })
   const pulled = subscriptionOf(config)
-  const watch = new HoldWatch({
+  const watch = watchForPause({
     unbegun: () => runner.unbegun,
     isHeld: (delivery) => source.isHeld(delivery),
     held() {
@@ -61,7 +64,6 @@ export function startLoop(transport: Transport, config: WorkerConfig): Loop {
   })
   runner.add(new Share(pulled, config.handler, config.concurrency))
   runner.start()
-  watch.start()
   return {
     refused,
     async stop(graceMs) {
@@ -82,7 +84,7 @@ function firstRefusal() {
   return { promise, trouble }
 }
 
-/** What the runner needs to know of it. The rest, retries above all, is decided by the server. */
+/** The subscription as the runner needs it. The server decides the rest, retries above all. */
 function subscriptionOf({
   subscription: name,
   leaseSeconds,

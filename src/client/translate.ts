@@ -150,7 +150,7 @@ function translate(value: unknown): unknown {
   )
 }
 
-/** The names within an object that is a member are its user's, such as those of headers. */
+/** Names within a nested object, such as headers, are the user's and stay as they are. */
 function translateMember(name: string, value: unknown): unknown {
   if (Array.isArray(value)) return value.map(translate)
   if (typeof value !== 'string') return value

@@ -1,4 +1,5 @@
 import type { Want } from '../consume/source.ts'
+import type { MemoryTerms } from '../domain/delivery.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import {
@@ -38,12 +39,18 @@ export interface MemoryQueueOptions {
  * for its time. A lane has at most one run out. What has to be written of it is in its ledger.
  */
 export class MemoryQueue {
-  /** Replaced when somebody has changed its options. */
+  /** Replaced when its options have changed. */
   subscription: Subscription
   readonly token: number
   readonly ledger: Ledger
   readonly hold: Hold
-  /** All of it is written, and is being moved to the database: nothing more is written from here. */
+  /** What the runner keeps to with the runs of this queue. */
+  readonly terms: MemoryTerms = {
+    settlesInMemory: true,
+    mayBegin: (now) => this.hold.isOurs(now),
+    holdsBack: () => false,
+  }
+  /** The whole queue is written and is being moved to the durable tables: nothing more is written from here. */
   isMoving = false
   readonly #now: () => number
   readonly #emptied: () => void
@@ -68,7 +75,7 @@ export class MemoryQueue {
     return this.ledger.unsettled
   }
 
-  /** What a reader of the metrics wants to know. */
+  /** For the metrics. */
   get figures() {
     const { delayed } = this.#waiting
     const oldest = this.ledger.oldest
@@ -86,7 +93,7 @@ export class MemoryQueue {
     return this.hold.isLost
   }
 
-  /** Whether so many more, of so many characters, would be too many. */
+  /** Whether this many more events, with this many characters of payload, would be too many. */
   isFull(events: number, chars: number): boolean {
     const { maxQueueDepth } = this.subscription.queue
     return this.depth + events > (maxQueueDepth as number) || this.#chars + chars > charsMax
@@ -105,7 +112,7 @@ export class MemoryQueue {
     this.ledger.add(this.#enter(event, laneKey, fresh))
   }
 
-  /** What was persisted before. */
+  /** An entry that was persisted before. */
   restore({ event, laneKey }: Arrival, standing: Standing): Entry {
     const entry = this.#enter(event, laneKey, standing)
     this.ledger.restore(entry)
@@ -132,7 +139,7 @@ export class MemoryQueue {
     return runs
   }
 
-  /** When the next is due of what waits for its time; null: nothing does. */
+  /** When the next entry is due that waits for a time; null: none waits. */
   get nextDueAtMs(): number | null {
     return this.#waiting.nextDueAtMs
   }
@@ -142,14 +149,14 @@ export class MemoryQueue {
     return this.#waiting.next() !== undefined
   }
 
-  /** It is settled for good, and forgotten. */
+  /** The delivery is settled for good, and forgotten. */
   finish(entry: Entry, ended: Ended): void {
     if (entry.state === 'settled') return
     this.#drop(entry)
     this.ledger.finished(entry, ended)
   }
 
-  /** It is tried again, after a while. */
+  /** The delivery is tried again after a while. */
   postpone({ entry, run }: MemoryDelivery, change: Postponement, tried: Tried): void {
     if (!isOutWith(entry, run)) return
     if (change.failures > 0 && entry.failures === 0) this.#retries++
@@ -158,15 +165,15 @@ export class MemoryQueue {
     this.#putBack(entry, run as MemoryRun)
   }
 
-  /** As if it had not been leased. */
+  /** Takes the delivery back as if it had not been leased. */
   release({ entry, run }: MemoryDelivery): void {
     if (!isOutWith(entry, run)) return
-    // It may be marked as begun, and nobody is to be charged for it.
+    // The mark that it has begun is taken back: nobody is to be charged.
     if (run.suspect) this.ledger.changed(entry)
     this.#putBack(entry, run as MemoryRun)
   }
 
-  /** What is left of a run is nobody's any more. */
+  /** Takes back what is left of a run. */
   releaseRun(run: MemoryRun): void {
     // Backwards: of a lane the last to come back is its head, and then the lane waits.
     for (const delivery of [...run.deliveries].reverse()) this.release(delivery)
@@ -180,7 +187,7 @@ export class MemoryQueue {
     )
   }
 
-  /** Nothing more enters it: it is about to be kept elsewhere. */
+  /** Nothing more enters the lane: the database is about to keep it. */
   closeLane(key: string): void {
     const lane = this.#lanes.get(key)
     if (lane !== undefined) lane.isClosing = true
@@ -190,7 +197,7 @@ export class MemoryQueue {
     return this.#lanes.get(key)?.isClosing ?? false
   }
 
-  /** A lane is kept elsewhere from now on. */
+  /** The database keeps the lane from now on. */
   giveUpLane(key: string): void {
     const lane = this.#lanes.get(key)
     if (lane === undefined) return
@@ -243,7 +250,7 @@ export class MemoryQueue {
     }
   }
 
-  /** One that has been tried before has a run of its own. */
+  /** An entry that was tried before has a run of its own. */
   #fill(run: MemoryRun, entriesMax: number): void {
     if (!this.#waiting.isFresh) {
       run.add(this.#waiting.next() as Entry)
@@ -271,7 +278,7 @@ export class MemoryQueue {
     entry.state = 'waiting'
   }
 
-  /** It is no part of the queue any more; its lane goes on with the next, once its run is done. */
+  /** The entry leaves the queue; its lane goes on with the next entry, once its run is done. */
   #drop(entry: Entry): void {
     const { lane, state } = entry
     if (state === 'out') this.#out--
