@@ -1,6 +1,6 @@
 /** Connections of an application's own, to whichever server of its address takes writes. */
 import pg from 'pg'
-import { urlsOfHosts } from '../../dist/db/hosts.js'
+import { urlsOfHosts } from '../../dist/db/database-url.js'
 
 /** @param {object | string} connection an address, or a URL that may name several hosts */
 export function openPool(connection, options) {
