@@ -1,4 +1,4 @@
-import type { RetentionConfig } from '../domain/retention.ts'
+import type { RetentionConfig } from '../domain/retention-times.ts'
 import { createRetention, type Retention } from '../retention/retention.ts'
 import { withDatabase } from './database.ts'
 

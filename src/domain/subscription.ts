@@ -2,7 +2,13 @@ import { PosthornError } from '../errors.ts'
 import { type EventFilter, parseFilter, parsePointer } from './filter.ts'
 import { checkOptions, type NamesOf } from './known-names.ts'
 import { checkPattern } from './pattern.ts'
-import { defineQueue, type QueueConfig, type QueueOptions, type QueueStorage, queueOptions } from './queue.ts'
+import {
+  defineQueue,
+  type QueueConfig,
+  type QueueOptions,
+  type QueueStorage,
+  queueOptions,
+} from './queue-config.ts'
 import { checkRetryPolicy, defaultRetry, type RetryPolicy } from './retry.ts'
 import { parseTags } from './tags.ts'
 import { toDetail } from './text.ts'

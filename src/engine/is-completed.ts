@@ -1,5 +1,5 @@
 import { type Database, defineStatement } from '../db/database.ts'
-import { type CallerTransaction, rowsOf } from '../domain/transaction.ts'
+import { type CallerTransaction, rowsOf } from '../domain/caller-transaction.ts'
 
 export interface CompletedQuestion {
   readonly eventId: number

@@ -1,4 +1,4 @@
-import type { CallerTransaction } from '../domain/transaction.ts'
+import type { CallerTransaction } from '../domain/caller-transaction.ts'
 import { PosthornError } from '../errors.ts'
 
 /** All of the work or, if it is refused, none of it: the caller's transaction goes on as if it had not been tried. */

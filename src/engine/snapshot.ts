@@ -1,5 +1,5 @@
 import { type Database, defineStatement } from '../db/database.ts'
-import { type CallerTransaction, rowsOf } from '../domain/transaction.ts'
+import { type CallerTransaction, rowsOf } from '../domain/caller-transaction.ts'
 import { PosthornError } from '../errors.ts'
 
 /** The id of a transaction that has just committed: snapshots taken from now on see it, older ones do not. */

@@ -1,4 +1,4 @@
-import { queueOptionNames } from '../domain/queue.ts'
+import { queueOptionNames } from '../domain/queue-config.ts'
 import { type ErrorCode, PosthornError } from '../errors.ts'
 
 /** RFC 9457, with `error` for clients that read only that field. */

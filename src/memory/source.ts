@@ -10,8 +10,8 @@ import type {
   Want,
 } from '../consume/source.ts'
 import type { Database } from '../db/database.ts'
+import type { CallerTransaction } from '../domain/caller-transaction.ts'
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
-import type { CallerTransaction } from '../domain/transaction.ts'
 import { checkSnapshot, markNow } from '../engine/snapshot.ts'
 import { isMoving } from './adoption.ts'
 import { type BuryMemoryRequest, buryMemory } from './bury-memory.ts'

@@ -10,8 +10,8 @@ import type {
   Want,
 } from '../consume/source.ts'
 import type { Signals } from '../core/signals.ts'
+import type { CallerTransaction } from '../domain/caller-transaction.ts'
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
-import type { CallerTransaction } from '../domain/transaction.ts'
 import { adoptedOf, isAdopted, movedOf } from './adoption.ts'
 import { type MemoryDelivery, MemoryRun } from './entry.ts'
 import type { MemoryQueue } from './queue.ts'

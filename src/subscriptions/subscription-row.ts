@@ -1,4 +1,9 @@
-import { memoryQueueDefaults, type OnFull, type QueueConfig, type QueueStorage } from '../domain/queue.ts'
+import {
+  memoryQueueDefaults,
+  type OnFull,
+  type QueueConfig,
+  type QueueStorage,
+} from '../domain/queue-config.ts'
 import type { Subscription, SubscriptionStatus } from '../domain/subscription.ts'
 
 export const subscriptionColumns = `s.no, s.id, s.name, s.via, s.status, s.types, s.tags, s.filter, s.key_pointer, s.on_exhausted, s.retry,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { metricsRoutes } from '../../src/http/routes/metrics.ts'
+import { metricsRoutes } from '../../src/http/routes/metrics-routes.ts'
 import { alertKinds } from '../../src/observe/alerts.ts'
 import { createMetrics, metricTable } from '../../src/observe/metrics.ts'
 import { observeRequests } from '../../src/observe/requests.ts'

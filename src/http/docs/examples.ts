@@ -1,4 +1,4 @@
-import { type JsonSchema, type NamedSchemas, nameOf } from './schemas.ts'
+import { type JsonSchema, type NamedSchemas, nameOf } from './json-schemas.ts'
 
 /**
  * An example of what fits a schema, for routes that give none: made of the words below. The situation is the name of

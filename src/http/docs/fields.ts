@@ -1,5 +1,5 @@
 import type { OpenApiDocument, Operation } from './document.ts'
-import { type JsonSchema, nameOf } from './schemas.ts'
+import { type JsonSchema, nameOf } from './json-schemas.ts'
 
 /** What the page and the reference are both written from. */
 

@@ -9,7 +9,7 @@ import {
   type TypePart,
   typeOf,
 } from './fields.ts'
-import type { JsonSchema } from './schemas.ts'
+import type { JsonSchema } from './json-schemas.ts'
 
 /** The document as the page docs/reference/api.md. Without the version, which would be stale at every release. */
 export function docsMarkdown(document: OpenApiDocument): string {

@@ -2,10 +2,10 @@ import type { Route, RouteResponse } from '../route.ts'
 import { problem } from '../schemas.ts'
 import { curlLine } from './curl.ts'
 import type { Contents, OpenApiDocument, Operation, RequestBody, Response } from './document.ts'
-import { errorExamples, errorResponses, errorWords } from './errors.ts'
+import { errorExamples, errorResponses, errorWords } from './error-answers.ts'
 import { exampleOf } from './examples.ts'
-import { parametersOf } from './parameters.ts'
-import { NamedSchemas } from './schemas.ts'
+import { NamedSchemas } from './json-schemas.ts'
+import { parametersOf } from './route-parameters.ts'
 
 /** OpenAPI 3.1, from nothing but the routes and their schemas. */
 export function openApiDocument(routes: readonly Route[], { version }: { version: string }): OpenApiDocument {

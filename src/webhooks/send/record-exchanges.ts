@@ -1,6 +1,6 @@
 import { numberArray, textArray } from '../../db/array.ts'
 import { type Database, defineStatement } from '../../db/database.ts'
-import type { ExchangeRecord } from '../../domain/exchange.ts'
+import type { ExchangeRecord } from '../../domain/exchange-record.ts'
 
 /** The request of one attempt, and what came of it. */
 export interface AttemptExchange {

@@ -2,13 +2,13 @@ import { z } from 'zod'
 import { PosthornError } from '../../errors.ts'
 import type { Hub } from '../../hub.ts'
 import { versionsOf } from '../if-match.ts'
+import { linkTo, pageFieldsOf, pagingOf } from '../list-page.ts'
 import { refuseOwnDoor } from '../own-door.ts'
-import { linkTo, pageFieldsOf, pagingOf } from '../page.ts'
 import { type Call, defineRoute, type Route, type RouteResponse } from '../route.ts'
 import { pageQuery } from '../schemas.ts'
-import { changeOf, definitionOf, describe, nameFor, recordable } from '../subscriber.ts'
+import { changeOf, definitionOf, describe, nameFor, recordable } from '../subscriber-document.ts'
 import * as schemas from '../subscriber-schemas.ts'
-import { record } from './manage.ts'
+import { record } from './event-action-routes.ts'
 
 const params = z.object({ id: z.uuid() })
 const headers = { ETag: 'Its version, for `If-Match`.' }

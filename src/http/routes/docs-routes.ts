@@ -1,6 +1,6 @@
 import { z } from 'zod'
+import { docsPage } from '../docs/docs-page.ts'
 import { openApiDocument } from '../docs/openapi.ts'
-import { docsPage } from '../docs/page.ts'
 import { defineRoute, type Route } from '../route.ts'
 
 export interface DocsOptions {

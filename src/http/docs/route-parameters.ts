@@ -2,7 +2,7 @@ import type { z } from 'zod'
 import type { Route } from '../route.ts'
 import type { Parameter } from './document.ts'
 import { wordFor } from './examples.ts'
-import { type Direction, type JsonSchema, NamedSchemas } from './schemas.ts'
+import { type Direction, type JsonSchema, NamedSchemas } from './json-schemas.ts'
 
 export function parametersOf({ path, params, query, queryPrefix }: Route): Parameter[] {
   return [

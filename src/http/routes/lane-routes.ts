@@ -2,10 +2,10 @@ import { z } from 'zod'
 import { PosthornError } from '../../errors.ts'
 import type { Hub, LaneDetails } from '../../hub.ts'
 import * as schemas from '../lane-schemas.ts'
-import { linkTo } from '../page.ts'
+import { linkTo } from '../list-page.ts'
 import { readStorable } from '../read-request.ts'
 import { defineRoute, type Route } from '../route.ts'
-import { record } from './manage.ts'
+import { record } from './event-action-routes.ts'
 
 const params = z.object({ id: z.uuid() })
 const laneParams = z.object({ id: z.uuid(), key: schemas.laneKey })

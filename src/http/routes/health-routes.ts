@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { Hub } from '../../hub.ts'
+import { linkTo, pageFieldsOf, pagingOf } from '../list-page.ts'
 import * as schemas from '../manage-schemas.ts'
-import { linkTo, pageFieldsOf, pagingOf } from '../page.ts'
 import { type Answer, defineRoute, type Route } from '../route.ts'
 
 export interface ServerState {

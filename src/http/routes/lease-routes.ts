@@ -3,11 +3,11 @@ import { toStructured } from '../../cloudevents/write.ts'
 import type { LeasedDelivery } from '../../domain/delivery.ts'
 import { PosthornError } from '../../errors.ts'
 import type { Hub } from '../../hub.ts'
+import { type LeaseTerms, leaseAttributes, leasedText } from '../event-text.ts'
 import { cloudEvent, cloudEventBatch, cloudEventOut, type Format, format, formatOf } from '../format.ts'
 import { readStorable, readTags } from '../read-request.ts'
 import { type Answer, type Call, defineRoute, type Route } from '../route.ts'
 import * as schemas from '../schemas.ts'
-import { type LeaseTerms, leaseAttributes, leasedText } from '../wire.ts'
 
 const subscribeQuery = z.strictObject({
   tags: schemas.tagsAsked

@@ -2,12 +2,12 @@ import { z } from 'zod'
 import { eventStatuses } from '../../domain/status.ts'
 import { PosthornError } from '../../errors.ts'
 import type { EventDetails, EventFilter, Hub, LogEntry } from '../../hub.ts'
+import { eventText } from '../event-text.ts'
 import { cloudEvent, cloudEventOut, format, formatOf } from '../format.ts'
-import { linkTo } from '../page.ts'
+import { linkTo } from '../list-page.ts'
 import { readStorable, readTags } from '../read-request.ts'
 import { type Answer, type Call, defineRoute, type Route } from '../route.ts'
 import * as schemas from '../schemas.ts'
-import { eventText } from '../wire.ts'
 
 const listQuery = z.strictObject({
   status: z.enum(eventStatuses).optional(),

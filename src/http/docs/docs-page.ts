@@ -10,7 +10,7 @@ import {
   typeOf,
 } from './fields.ts'
 import { html, Markup, prose } from './html.ts'
-import type { JsonSchema } from './schemas.ts'
+import type { JsonSchema } from './json-schemas.ts'
 import { docsStyle } from './style.ts'
 
 /** The document as one page that needs neither a script nor another file. A problem's `type` leads to its error table. */

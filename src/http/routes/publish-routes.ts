@@ -2,10 +2,10 @@ import { z } from 'zod'
 import type { NewEvent } from '../../domain/event.ts'
 import { PosthornError } from '../../errors.ts'
 import type { Hub, Published } from '../../hub.ts'
+import { eventText, toFields } from '../event-text.ts'
 import * as schemas from '../publish-schemas.ts'
 import { readEvent, readEvents } from '../read-event.ts'
 import { type Call, defineRoute, type Route } from '../route.ts'
-import { eventText, toFields } from '../wire.ts'
 
 const eventBytesMax = 1_048_576 + 65_536
 const batchBytesMax = 32 * 1_048_576

@@ -4,7 +4,7 @@ import type { Cancelled, Hub, UnfinishedPage } from '../../hub.ts'
 import * as manage from '../manage-schemas.ts'
 import { type Answer, type Caller, defineRoute, type Route } from '../route.ts'
 import * as schemas from '../schemas.ts'
-import { detailsOf, detailsText, filterOf } from './events.ts'
+import { detailsOf, detailsText, filterOf } from './event-routes.ts'
 
 const params = z.object({ id: schemas.eventId })
 /** One call cancels as many as this; more take more calls. */

@@ -1,10 +1,10 @@
 import { z } from 'zod'
 import type { Hub } from '../../hub.ts'
-import { linkTo, pageFieldsOf, pagingOf } from '../page.ts'
-import { checkpointOnWire, queueText, recoveryOnWire } from '../queue.ts'
+import { linkTo, pageFieldsOf, pagingOf } from '../list-page.ts'
 import * as schemas from '../queue-schemas.ts'
+import { checkpointOnWire, queueText, recoveryOnWire } from '../queue-text.ts'
 import { defineRoute, type Route, type RouteResponse } from '../route.ts'
-import { record } from './manage.ts'
+import { record } from './event-action-routes.ts'
 
 const params = z.object({ id: schemas.queueId })
 const link = { link: 'rel="next": the next page' }

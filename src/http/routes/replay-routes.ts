@@ -2,10 +2,10 @@ import { z } from 'zod'
 import { planRecover, planReplay, type RecoverOptions, type ReplayOptions } from '../../domain/replay.ts'
 import { PosthornError } from '../../errors.ts'
 import type { Hub, Replay, ReplayCount } from '../../hub.ts'
-import { linkTo } from '../page.ts'
+import { linkTo } from '../list-page.ts'
 import * as schemas from '../replay-schemas.ts'
 import { type Answer, type Caller, defineRoute, type Route } from '../route.ts'
-import { record } from './manage.ts'
+import { record } from './event-action-routes.ts'
 
 const params = z.object({ id: z.uuid() })
 const started = {

@@ -2,9 +2,9 @@ import { z } from 'zod'
 import { PosthornError } from '../../errors.ts'
 import type { DeliveryAttempt, DeliveryDetails, Hub, ListedDelivery } from '../../hub.ts'
 import * as schemas from '../delivery-schemas.ts'
-import { linkTo } from '../page.ts'
+import { linkTo } from '../list-page.ts'
 import { type Answer, type Call, defineRoute, type Route } from '../route.ts'
-import { record } from './manage.ts'
+import { record } from './event-action-routes.ts'
 
 const params = z.object({ id: z.uuid() })
 type ListCall = Call<unknown, z.output<typeof schemas.deliveryQuery>, unknown>
