@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { components } from '../schemas.ts'
+import { meaningOf } from './field-meanings.ts'
 
 export type JsonSchema = z.core.JSONSchema.JSONSchema
 export type Direction = 'input' | 'output'
@@ -29,7 +30,9 @@ export class NamedSchemas {
     if (!this.#found.has(id)) {
       // There before it is read, so that it may refer to itself.
       this.#found.set(id, {})
-      this.#found.set(id, this.#convert(schema, io))
+      const written = this.#convert(schema, io)
+      describeFields(written, [id])
+      this.#found.set(id, written)
     }
     return { $ref: `${place}${id}` }
   }
@@ -62,6 +65,17 @@ function trim(json: JsonSchema, schema: z.core.$ZodTypes, io: Direction): void {
   if (schema._zod.def.type === 'object' && schema._zod.def.catchall === undefined && io === 'output') {
     delete json.additionalProperties
   }
+}
+
+/** Adds the meaning of each field that has no description of its own. */
+function describeFields(schema: JsonSchema, parents: readonly string[]): void {
+  for (const [name, field] of Object.entries((schema.properties ?? {}) as Record<string, JsonSchema>)) {
+    const meaning = field.description ?? meaningOf(name, parents)
+    if (meaning !== undefined) field.description = meaning
+    describeFields(field, [...parents.slice(0, 1), name])
+  }
+  if (schema.items !== undefined) describeFields(schema.items as JsonSchema, parents)
+  for (const choice of (schema.anyOf ?? []) as JsonSchema[]) describeFields(choice, parents)
 }
 
 function replace(json: JsonSchema, by: JsonSchema): void {

@@ -2,6 +2,7 @@ import type { z } from 'zod'
 import type { Route } from '../route.ts'
 import type { Parameter } from './document.ts'
 import { wordFor } from './examples.ts'
+import { meaningOf } from './field-meanings.ts'
 import { type Direction, type JsonSchema, NamedSchemas } from './json-schemas.ts'
 
 export function parametersOf({ path, params, query, queryPrefix }: Route): Parameter[] {
@@ -40,7 +41,7 @@ function saysNothing({ description, ...rest }: JsonSchema): boolean {
 }
 
 function parameterOf(place: Parameter['in'], path: string, { name, isRequired, schema }: Field): Parameter {
-  const { description, ...bare } = schema
+  const { description = meaningOf(name, [firstPart(path)]), ...bare } = schema
   const example = wordFor(name, bare, [firstPart(path)])
   return {
     name,

@@ -2,78 +2,75 @@ import { z } from 'zod'
 import { PosthornError } from '../../errors.ts'
 import type { DeadLetter, DeadLetterFilter, DeadLetterHead, Hub } from '../../hub.ts'
 import * as schemas from '../dead-letter-schemas.ts'
-import { linkTo } from '../list-page.ts'
-import { type Answer, type Call, type Caller, defineRoute, type Route } from '../route.ts'
-import { record } from './event-action-routes.ts'
+import { linkTo, pageResponse } from '../list-page.ts'
+import { type Answer, type Call, type Caller, defineRoute, emptyBody, type Route } from '../route.ts'
+import { badField } from '../schema-issue.ts'
+import { recordAction } from './record-action.ts'
 
 const params = z.object({ id: z.uuid() })
 type ListCall = Call<unknown, z.output<typeof schemas.deadLetterQuery>, unknown>
 type RetryBody = z.output<typeof schemas.retryBody>
 
-/** What was given up: to see, to try again, to throw away. */
+/** Dead letters: deliveries that were given up, and what operators do to them. */
 export function deadLetterRoutes(hub: Hub): Route[] {
   return [
-    defineRoute({
-      ...{ method: 'GET', path: '/dlq', name: 'listDeadLetters', scope: 'manage' },
+    defineRoute('GET /dlq', 'listDeadLetters', 'manage', {
       query: schemas.deadLetterQuery,
       summary: 'List dead letters',
-      description: 'Without snapshots. Those that were retried are left out unless `include_retried=true`.',
+      description:
+        'Without the snapshots. Dead letters that were retried are left out, unless `include_retried=true`.',
       responses: {
-        200: {
-          description: 'A page.',
-          schema: schemas.letterList,
-          headers: { link: 'rel="next": the next page' },
-        },
+        200: pageResponse(schemas.letterList, 'A page of dead letters.'),
       },
       errors: ['BAD_FIELD', 'BAD_OPTION', 'NOT_FOUND'],
       handle: (call) => list(hub, call),
     }),
-    defineRoute({
-      ...{ method: 'GET', path: '/dlq/{id}', name: 'getDeadLetter', scope: 'manage', params },
-      summary: 'Get a dead letter, with the event and the subscriber as they were',
-      responses: { 200: { description: 'It.', schema: schemas.letterDetails } },
+    defineRoute('GET /dlq/{id}', 'getDeadLetter', 'manage', {
+      params,
+      summary: 'Get a dead letter, with the event and the subscription as they were',
+      responses: { 200: { description: 'The dead letter.', schema: schemas.letterDetails } },
       errors: ['NOT_FOUND', 'BAD_FIELD'],
       handle: ({ params }) => details(hub, params.id),
     }),
-    defineRoute({
-      ...{ method: 'POST', path: '/dlq/{id}/retry', name: 'retryDeadLetter', scope: 'manage', params },
+    defineRoute('POST /dlq/{id}/retry', 'retryDeadLetter', 'manage', {
+      params,
       summary: 'Retry a dead letter',
       description:
-        'With a fresh budget: at the end of its lane, or at its head if the lane stopped at it. One that no subscriber wanted is routed again.',
-      body: { kind: 'json', schema: z.strictObject({}), isOptional: true },
-      responses: { 200: { description: 'As it is now.', schema: schemas.letterDetails } },
+        'The delivery starts over with no failures counted, at the end of its lane; if the lane stopped at it, at the head. A dead letter that no subscription matched is routed again.',
+      body: emptyBody,
+      responses: { 200: { description: 'The dead letter as it is now.', schema: schemas.letterDetails } },
       errors: ['NOT_FOUND', 'BAD_FIELD', 'ALREADY_RETRIED', 'NOT_RETRYABLE'],
       handle: async ({ params, caller }) => {
         await letterOf(hub, params.id)
-        await record(hub, caller, 'dlq.retry', params.id, {})
+        await recordAction(hub, caller, { action: 'dlq.retry', target: params.id })
         await hub.retryDeadLetter(params.id, caller.name)
         hub.pull.look()
         return details(hub, params.id)
       },
     }),
-    defineRoute({
-      ...{ method: 'POST', path: '/dlq/retry', name: 'retryDeadLetters', scope: 'manage' },
+    defineRoute('POST /dlq/retry', 'retryDeadLetters', 'manage', {
       summary: 'Retry all dead letters that match',
       description:
-        'Up to 1,000 a call, in the order of their events; `more` says whether to call again. Needs a filter or ids.',
+        'Retries up to 1,000 dead letters a call, in the order of their events; if `more` is true, call again. Needs a filter or ids.',
       body: {
         kind: 'json',
         schema: schemas.retryBody,
         example: { subscriber: 'billing', since: '2026-01-05T09:30:00.000Z' },
       },
-      responses: { 200: { description: 'How many.', schema: schemas.retried } },
+      responses: { 200: { description: 'How many dead letters were retried.', schema: schemas.retried } },
       errors: ['BAD_FIELD', 'BAD_OPTION', 'NOT_FOUND'],
       handle: ({ body, caller }) => retrySome(hub, body, caller),
     }),
-    defineRoute({
-      ...{ method: 'DELETE', path: '/dlq/{id}', name: 'discardDeadLetter', scope: 'manage', params },
-      summary: 'Throw a dead letter away',
-      description: 'If its lane stopped at it, the lane goes on. The delivery is cancelled from then on.',
-      responses: { 204: { description: 'Gone.' } },
+    defineRoute('DELETE /dlq/{id}', 'discardDeadLetter', 'manage', {
+      params,
+      summary: 'Discard a dead letter',
+      description: 'The delivery is cancelled. If its lane stopped at it, the lane goes on.',
+      responses: { 204: { description: 'The dead letter is discarded.' } },
       errors: ['NOT_FOUND', 'BAD_FIELD', 'ALREADY_RETRIED'],
       handle: async ({ params, caller }) => {
         const { eventId, name } = await letterOf(hub, params.id)
-        await record(hub, caller, 'dlq.discard', params.id, { event_id: eventId, subscriber: name })
+        const details = { event_id: eventId, subscriber: name }
+        await recordAction(hub, caller, { action: 'dlq.discard', target: params.id, details })
         await hub.discardDeadLetter(params.id, caller.name)
         hub.pull.look()
         return { status: 204 }
@@ -95,7 +92,7 @@ async function list(hub: Hub, { query, request }: ListCall): Promise<Answer> {
   return {
     status: 200,
     json: {
-      dead_letters: deadLetters.map(wireOf),
+      dead_letters: deadLetters.map(letterJson),
       ...{ total, ...(totalIsEstimate && { total_is_estimate: true }), limit, offset },
       ...(nextCursor !== null && { next_cursor: nextCursor }),
     },
@@ -115,7 +112,8 @@ async function retrySome(hub: Hub, body: RetryBody, caller: Caller): Promise<Ans
     until: until === undefined ? until : new Date(until),
   }
   const filter = await filterOf(hub, { ...rest, ...times })
-  await record(hub, caller, 'dlq.retry', ids === undefined ? 'all that match' : `${ids.length} by id`, body)
+  const target = ids === undefined ? 'all that match' : `${ids.length} by id`
+  await recordAction(hub, caller, { action: 'dlq.retry', target, details: body })
   const { redriven, more } =
     ids === undefined
       ? await hub.retryDeadLetters(filter, caller.name)
@@ -123,10 +121,6 @@ async function retrySome(hub: Hub, body: RetryBody, caller: Caller): Promise<Ans
   hub.pull.look()
   const retried = new Set(redriven.map(({ deadLetterId }) => deadLetterId)).size
   return { status: 200, json: { retried, more } }
-}
-
-function badField(field: string, expected: string, value: string): PosthornError {
-  return new PosthornError('BAD_FIELD', { field, expected, value })
 }
 
 type Asked = Pick<
@@ -152,22 +146,30 @@ async function letterOf(hub: Hub, id: string): Promise<DeadLetter> {
   return letter
 }
 
-/** Put together by hand, so that the payload goes out as the bytes that came in. */
+/** JSON text, not an object, so that the payload goes out as the bytes that came in. */
 async function details(hub: Hub, id: string): Promise<Answer> {
   const letter = await letterOf(hub, id)
   const { eventText, subscriptionText } = letter
-  const head = JSON.stringify(wireOf(letter)).slice(0, -1)
+  const head = JSON.stringify(letterJson(letter)).slice(0, -1)
   const text = `${head},"event_snapshot":${eventText},"subscriber_snapshot":${subscriptionText}}`
   return { status: 200, text }
 }
 
-function wireOf(letter: DeadLetterHead): object {
-  const { id, deliveryId, eventId, eventType, subscriptionId, name, kind, reason } = letter
+function letterJson(letter: DeadLetterHead): object {
   return {
-    ...{ id, message_id: deliveryId, event_id: eventId, event_type: eventType },
-    ...{ subscriber_id: subscriptionId, subscriber: name, kind, failure_reason: reason },
-    ...{ attempts: letter.attempts, failures: letter.failures, moved_to_dlq_at: letter.buriedAt },
-    ...{ manual_retry_by: letter.redrivenBy, manual_retry_at: letter.redrivenAt },
+    id: letter.id,
+    message_id: letter.deliveryId,
+    event_id: letter.eventId,
+    event_type: letter.eventType,
+    subscriber_id: letter.subscriptionId,
+    subscriber: letter.name,
+    kind: letter.kind,
+    failure_reason: letter.reason,
+    attempts: letter.attempts,
+    failures: letter.failures,
+    moved_to_dlq_at: letter.buriedAt,
+    manual_retry_by: letter.redrivenBy,
+    manual_retry_at: letter.redrivenAt,
     ...(letter.purgedAt !== null && { purged_at: letter.purgedAt }),
   }
 }

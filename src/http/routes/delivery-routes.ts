@@ -2,68 +2,63 @@ import { z } from 'zod'
 import { PosthornError } from '../../errors.ts'
 import type { DeliveryAttempt, DeliveryDetails, Hub, ListedDelivery } from '../../hub.ts'
 import * as schemas from '../delivery-schemas.ts'
-import { linkTo } from '../list-page.ts'
-import { type Answer, type Call, defineRoute, type Route } from '../route.ts'
-import { record } from './event-action-routes.ts'
+import { linkTo, pageResponse } from '../list-page.ts'
+import { type Answer, type Call, defineRoute, emptyBody, type Route } from '../route.ts'
+import { recordAction } from './record-action.ts'
 
 const params = z.object({ id: z.uuid() })
 type ListCall = Call<unknown, z.output<typeof schemas.deliveryQuery>, unknown>
 
-/** Single deliveries: what became of each, and what operators do about it. */
+/** Single deliveries: what became of each, and what operators do to it. */
 export function deliveryRoutes(hub: Hub): Route[] {
   return [
-    defineRoute({
-      ...{ method: 'GET', path: '/deliveries', name: 'listDeliveries', scope: 'read' },
+    defineRoute('GET /deliveries', 'listDeliveries', 'read', {
       query: schemas.deliveryQuery,
       summary: 'List deliveries',
       description:
-        'By event, then by subscriber. What a subscriber seldom gets may be far apart: a call goes through 40,000 events and then gives what it found, with `next_cursor`.',
+        'By event, then by subscription. A call goes through at most 40,000 events, so a page may be short and still have a `next_cursor`.',
       responses: {
-        200: {
-          description: 'A page.',
-          schema: schemas.deliveryList,
-          headers: { link: 'rel="next": the next page' },
-        },
+        200: pageResponse(schemas.deliveryList, 'A page of deliveries.'),
       },
       errors: ['BAD_FIELD', 'BAD_OPTION', 'NOT_FOUND'],
       handle: (call) => list(hub, call),
     }),
-    defineRoute({
-      ...{ method: 'GET', path: '/deliveries/{id}', name: 'getDelivery', scope: 'read', params },
+    defineRoute('GET /deliveries/{id}', 'getDelivery', 'read', {
+      params,
       summary: 'Get a delivery with every attempt',
       description:
-        'Of webhooks each with its request, response and timings. Of more than 100 attempts the newest are shown.',
-      responses: { 200: { description: 'It.', schema: schemas.deliveryDetails } },
+        'For webhooks each attempt has its request, response and timings. At most the newest 100 attempts are shown.',
+      responses: { 200: { description: 'The delivery.', schema: schemas.deliveryDetails } },
       errors: ['NOT_FOUND', 'BAD_FIELD'],
       handle: ({ params }) => details(hub, params.id),
     }),
-    defineRoute({
-      ...{ method: 'POST', path: '/deliveries/{id}/retry', name: 'retryDelivery', scope: 'manage', params },
-      summary: 'Try a delivery again now',
+    defineRoute('POST /deliveries/{id}/retry', 'retryDelivery', 'manage', {
+      params,
+      summary: 'Retry a delivery now',
       description:
-        'One that waits for its next attempt is due at once, its failures stay counted. One among the dead letters gets a fresh budget.',
-      body: { kind: 'json', schema: z.strictObject({}), isOptional: true },
-      responses: { 200: { description: 'As it is now.', schema: schemas.deliveryDetails } },
+        'A delivery that waits for its next attempt is due at once, and its failures stay counted. A dead letter starts over with no failures counted.',
+      body: emptyBody,
+      responses: { 200: { description: 'The delivery as it is now.', schema: schemas.deliveryDetails } },
       errors: ['NOT_FOUND', 'BAD_FIELD', 'NOT_RETRYABLE'],
       handle: async ({ params, caller }) => {
         await detailsOf(hub, params.id)
-        await record(hub, caller, 'delivery.retry', params.id, {})
+        await recordAction(hub, caller, { action: 'delivery.retry', target: params.id })
         await hub.deliveries.retry(params.id, caller.name)
         hub.pull.look()
         return details(hub, params.id)
       },
     }),
-    defineRoute({
-      ...{ method: 'POST', path: '/deliveries/{id}/bury', name: 'buryDelivery', scope: 'manage', params },
-      summary: 'Move a delivery that waits to the dead letters',
+    defineRoute('POST /deliveries/{id}/bury', 'buryDelivery', 'manage', {
+      params,
+      summary: 'Bury a waiting delivery: make it a dead letter',
       description:
-        'At the head of a lane it counts like any burial: the lane goes on, or stops with `on_exhausted: "block"`. From behind the head it is taken without stopping the lane.',
+        'If the delivery is the head of its lane, the lane goes on, or with `on_exhausted: "block"` stops. If it is behind the head, the lane is not affected.',
       body: { kind: 'json', schema: schemas.buryBody, isOptional: true },
-      responses: { 200: { description: 'As it is now.', schema: schemas.deliveryDetails } },
+      responses: { 200: { description: 'The delivery as it is now.', schema: schemas.deliveryDetails } },
       errors: ['NOT_FOUND', 'BAD_FIELD', 'NOT_WAITING', 'STILL_MOVING'],
       handle: async ({ params, body, caller }) => {
         await detailsOf(hub, params.id)
-        await record(hub, caller, 'delivery.bury', params.id, body)
+        await recordAction(hub, caller, { action: 'delivery.bury', target: params.id, details: body })
         await hub.deliveries.bury(params.id, { reason: body.reason, by: caller.name })
         hub.pull.look()
         return details(hub, params.id)
@@ -92,7 +87,7 @@ async function list(hub: Hub, { query, request }: ListCall): Promise<Answer> {
   return {
     status: 200,
     json: {
-      deliveries: deliveries.map(wireOf),
+      deliveries: deliveries.map(deliveryJson),
       ...{ total, ...(totalIsEstimate && { total_is_estimate: true }), limit, offset },
       ...(nextCursor !== null && { next_cursor: nextCursor }),
     },
@@ -106,9 +101,9 @@ async function details(hub: Hub, id: string): Promise<Answer> {
   return {
     status: 200,
     json: {
-      ...wireOf(delivery),
+      ...deliveryJson(delivery),
       lane: lane === null ? null : { ordering_key: lane.orderingKey, sequence: lane.sequence },
-      attempts: attemptList.map(attemptOf),
+      attempts: attemptList.map(attemptJson),
       ...(isTruncated && { attempts_truncated: true }),
     },
   }
@@ -120,23 +115,42 @@ async function detailsOf(hub: Hub, id: string): Promise<DeliveryDetails> {
   return delivery
 }
 
-function wireOf(delivery: ListedDelivery): object {
-  const { id, eventId, eventType, subscriptionId, name, via, status, attempts, failures, nextAt } = delivery
+function deliveryJson(delivery: ListedDelivery): object {
   return {
-    ...{ id, event_id: eventId, event_type: eventType, subscriber_id: subscriptionId, subscriber: name, via },
-    ...{ status, attempt_count: attempts, failures, next_try_at: nextAt, worker_id: delivery.worker },
-    ...{ lastError: delivery.lastError, lastErrorTime: delivery.lastErrorAt },
+    id: delivery.id,
+    event_id: delivery.eventId,
+    event_type: delivery.eventType,
+    subscriber_id: delivery.subscriptionId,
+    subscriber: delivery.name,
+    via: delivery.via,
+    status: delivery.status,
+    attempt_count: delivery.attempts,
+    failures: delivery.failures,
+    next_try_at: delivery.nextAt,
+    worker_id: delivery.worker,
+    lastError: delivery.lastError,
+    lastErrorTime: delivery.lastErrorAt,
     processingStartTime: delivery.leasedAt,
-    ...{ created_at: delivery.createdAt, updated_at: delivery.updatedAt },
+    created_at: delivery.createdAt,
+    updated_at: delivery.updatedAt,
   }
 }
 
-function attemptOf(attempt: DeliveryAttempt): object {
-  const { number, settlement, worker, startedAt, finishedAt, executionMs, statusCode, errorClass } = attempt
-  const { error, nextAt, request, response, timings } = attempt
+function attemptJson(attempt: DeliveryAttempt): object {
+  const { number, settlement, error, request, response, timings } = attempt
   return {
-    ...{ number, settlement, worker_id: worker, started_at: startedAt, finished_at: finishedAt },
-    ...{ execution_ms: executionMs, status_code: statusCode, error_class: errorClass, error },
-    ...{ next_try_at: nextAt, request, response, timings },
+    number,
+    settlement,
+    worker_id: attempt.worker,
+    started_at: attempt.startedAt,
+    finished_at: attempt.finishedAt,
+    execution_ms: attempt.executionMs,
+    status_code: attempt.statusCode,
+    error_class: attempt.errorClass,
+    error,
+    next_try_at: attempt.nextAt,
+    request,
+    response,
+    timings,
   }
 }

@@ -3,34 +3,26 @@ import { docsPage } from '../docs/docs-page.ts'
 import { openApiDocument } from '../docs/openapi.ts'
 import { defineRoute, type Route } from '../route.ts'
 
-export interface DocsOptions {
-  readonly version: string
-}
-
-/** What there is, for programs and for people. `routes` is asked once, when the first of them comes. */
-export function docsRoutes(routes: () => readonly Route[], { version }: DocsOptions): Route[] {
+/** The documentation of all routes, for programs and for people. It is made at the first request. */
+export function docsRoutes(routes: () => readonly Route[], { version }: { version: string }): Route[] {
   const document = once(() => openApiDocument(routes(), { version }))
   const json = once(() => JSON.stringify(document()))
   const page = once(() => docsPage(document()))
   return [
-    defineRoute({
-      ...{ method: 'GET', path: '/openapi.json', name: 'getOpenApi', scope: null },
-      summary: 'This API in OpenAPI 3.1',
+    defineRoute('GET /openapi.json', 'getOpenApi', null, {
+      summary: 'Get this API as an OpenAPI 3.1 document',
       responses: {
         200: {
           description: 'The document.',
-          schema: z.looseObject({ openapi: z.string() }),
+          schema: z.looseObject({ openapi: z.string().describe('The version of OpenAPI.') }),
           example: { openapi: '3.1.0', info: { title: 'Posthorn', version } },
         },
       },
       handle: () => ({ status: 200, text: json(), headers: noSniffing }),
     }),
-    defineRoute({
-      ...{ method: 'GET', path: '/docs', name: 'getDocs', scope: null },
-      summary: 'This API as a page to read',
-      responses: {
-        200: { description: 'The page.', schema: z.string(), contentType: 'text/html' },
-      },
+    defineRoute('GET /docs', 'getDocs', null, {
+      summary: 'Get this API as a page to read',
+      responses: { 200: { description: 'The page.', schema: z.string(), contentType: 'text/html' } },
       handle: () => ({
         status: 200,
         text: page(),

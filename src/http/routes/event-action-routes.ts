@@ -1,66 +1,99 @@
 import { z } from 'zod'
-import { PosthornError } from '../../errors.ts'
+import { eventStatuses } from '../../domain/status.ts'
 import type { Cancelled, Hub, UnfinishedPage } from '../../hub.ts'
-import * as manage from '../manage-schemas.ts'
-import { type Answer, type Caller, defineRoute, type Route } from '../route.ts'
-import * as schemas from '../schemas.ts'
+import { type Answer, defineRoute, type Route } from '../route.ts'
+import { badField } from '../schema-issue.ts'
+import { eventDetails, eventId, named, tagsFilter, text, time, typeFilter } from '../schemas.ts'
 import { detailsOf, detailsText, filterOf } from './event-routes.ts'
+import { recordAction } from './record-action.ts'
 
-const params = z.object({ id: schemas.eventId })
-/** One call cancels as many as this; more take more calls. */
+const params = z.object({ id: eventId })
+const reason = text(4000, 0).optional()
+/** One call cancels at most this many events. */
 const cancelEventsMax = 1_000
 
-/** What operators do to events. Each call is written to the admin log before anything is changed. */
-export function manageRoutes(hub: Hub): Route[] {
+const resetEvent = named('ResetEvent', eventDetails.extend({ reset: z.int() }))
+const cancelOneBody = named('CancelOne', z.strictObject({ reason }))
+export const cancelBody = named(
+  'Cancel',
+  z.strictObject({
+    ids: z.array(z.int().min(1)).min(1).max(1000).optional(),
+    status: z.enum(eventStatuses).optional(),
+    type: typeFilter.optional(),
+    tags: tagsFilter.optional(),
+    ordering_key: text(255).optional(),
+    created_from: time.optional(),
+    created_to: time.optional(),
+    cursor: z
+      .string()
+      .max(200)
+      .optional()
+      .describe('The `next_cursor` of the previous call, with the same filter.'),
+    reason,
+  }),
+)
+const cancelled = named(
+  'Cancelled',
+  z.object({
+    event_id: z.int().optional(),
+    cancelled: z.int().describe('Deliveries that waited, and are cancelled now.'),
+    told: z.int().describe('Deliveries under way; their workers learn of the cancellation by heartbeat.'),
+    more: z.boolean().optional().describe('True: more events match, so call again with `next_cursor`.'),
+    next_cursor: z
+      .string()
+      .optional()
+      .describe('Given if `more` is true. Send it as `cursor`, with the same filter.'),
+  }),
+)
+
+/** What operators do to events. */
+export function eventActionRoutes(hub: Hub): Route[] {
   return [
-    defineRoute({
-      ...{ method: 'POST', path: '/events/{id}/reset', name: 'resetEvent', scope: 'manage', params },
-      query: z.strictObject({ reason: schemas.text(4000, 0).optional() }),
-      summary: 'Take an event away from its workers',
-      description: 'Leased deliveries wait again, whoever held them is fenced off, failures stay counted.',
+    defineRoute('POST /events/{id}/reset', 'resetEvent', 'manage', {
+      params,
+      query: z.strictObject({ reason }),
+      summary: 'Take an event from its workers',
+      description:
+        'Leased deliveries wait again, and the workers that held them can no longer settle them. Failures stay counted.',
       responses: {
-        200: { description: 'The event, and how many deliveries were taken.', schema: manage.resetEvent },
+        200: { description: 'The event, and how many deliveries were taken.', schema: resetEvent },
       },
       errors: ['NOT_FOUND', 'BAD_FIELD', 'LEASE_BUSY'],
-      handle: async ({ params, query, caller }) => {
-        const { reason = 'reset' } = query
+      handle: async ({ params, query: { reason = 'reset' }, caller }) => {
         await detailsOf(hub, params.id, { logs: false })
-        await record(hub, caller, 'event.reset', String(params.id), { reason })
+        const target = String(params.id)
+        await recordAction(hub, caller, { action: 'event.reset', target, details: { reason } })
         const reset = await hub.reset(params.id, reason)
         hub.pull.look()
         const details = await detailsOf(hub, params.id, { logs: false })
         return { status: 200, text: detailsText(details, `,"reset":${reset}`) }
       },
     }),
-    defineRoute({
-      ...{ method: 'POST', path: '/events/{id}/cancel', name: 'cancelEvent', scope: 'manage', params },
-      summary: 'Cancel what waits of an event',
-      description: 'What is under way is told by heartbeat, and is not tried again.',
-      body: { kind: 'json', schema: manage.cancelOneBody, isOptional: true },
-      responses: { 200: { description: 'How many deliveries.', schema: manage.cancelled } },
+    defineRoute('POST /events/{id}/cancel', 'cancelEvent', 'manage', {
+      params,
+      summary: 'Cancel the unfinished deliveries of an event',
+      description:
+        'Workers with an attempt under way learn of it by heartbeat; that delivery is not retried.',
+      body: { kind: 'json', schema: cancelOneBody, isOptional: true },
+      responses: { 200: { description: 'How many deliveries were cancelled.', schema: cancelled } },
       errors: ['NOT_FOUND', 'BAD_FIELD', 'CANCEL_UNFINISHED'],
-      handle: async ({ params, body, caller }) => {
-        const { reason = 'cancelled' } = body
+      handle: async ({ params, body: { reason = 'cancelled' }, caller }) => {
         await detailsOf(hub, params.id, { logs: false })
-        await record(hub, caller, 'event.cancel', String(params.id), { reason })
+        const target = String(params.id)
+        await recordAction(hub, caller, { action: 'event.cancel', target, details: { reason } })
         return cancelledAnswer(await hub.cancel([params.id], reason), { event_id: params.id })
       },
     }),
-    defineRoute({
-      ...{ method: 'POST', path: '/events/cancel', name: 'cancelEvents', scope: 'manage' },
-      summary: 'Cancel what waits of all events that match',
-      description: `Up to ${cancelEventsMax} events a call, oldest first. If \`more\` is true, call again with the same filter and \`next_cursor\` as \`cursor\`. Needs a filter or ids.`,
-      body: {
-        kind: 'json',
-        schema: manage.cancelBody,
-        example: { type: 'order.*', reason: 'wrong prices' },
-      },
-      responses: { 200: { description: 'How many deliveries.', schema: manage.cancelled } },
+    defineRoute('POST /events/cancel', 'cancelEvents', 'manage', {
+      summary: 'Cancel the unfinished deliveries of all events that match',
+      description: `Cancels up to ${cancelEventsMax} events a call, oldest first. If \`more\` is true, call again with the same filter and with \`next_cursor\` as \`cursor\`. Needs a filter or ids.`,
+      body: { kind: 'json', schema: cancelBody, example: { type: 'order.*', reason: 'wrong prices' } },
+      responses: { 200: { description: 'How many deliveries were cancelled.', schema: cancelled } },
       errors: ['BAD_FIELD', 'BAD_OPTION', 'CANCEL_UNFINISHED'],
-      handle: async ({ body, caller }) => {
-        const { reason = 'cancelled', ...filter } = body
-        const { eventIds, nextCursor } = await chosen(hub, filter)
-        await record(hub, caller, 'events.cancel', `${eventIds.length} events`, { reason, ...filter })
+      handle: async ({ body: { reason = 'cancelled', ...filter }, caller }) => {
+        const { eventIds, nextCursor } = await eventsToCancel(hub, filter)
+        const target = `${eventIds.length} events`
+        await recordAction(hub, caller, { action: 'events.cancel', target, details: { reason, ...filter } })
         const done = eventIds.length === 0 ? [] : await hub.cancel(eventIds, reason)
         const more = nextCursor !== null
         return cancelledAnswer(done, { more, ...(more && { next_cursor: nextCursor }) })
@@ -69,37 +102,16 @@ export function manageRoutes(hub: Hub): Route[] {
   ]
 }
 
-/** Who did what, before it is done: what is not in the log was not done. */
-export function record(
-  hub: Hub,
-  caller: Caller,
-  action: string,
-  target: string,
-  details: object,
-): Promise<void> {
-  return hub.record({ actor: caller.name, action, target, details: { ...details }, remote: caller.remote })
-}
+type Filter = Omit<z.output<typeof cancelBody>, 'reason'>
 
-type Filter = Omit<z.output<typeof manage.cancelBody>, 'reason'>
-
-/** Only what is not finished can be cancelled, so a filter chooses only that. */
-async function chosen(hub: Hub, { ids, cursor, ...query }: Filter): Promise<UnfinishedPage> {
+/** Only unfinished events can be cancelled, so a filter finds only those. */
+async function eventsToCancel(hub: Hub, { ids, cursor, ...query }: Filter): Promise<UnfinishedPage> {
   if (ids !== undefined) {
     const [other] = Object.keys({ ...query, ...(cursor !== undefined && { cursor }) })
     if (other === undefined) return { eventIds: [...new Set(ids)], nextCursor: null }
-    throw new PosthornError('BAD_FIELD', {
-      field: other,
-      expected: 'left out where there are ids',
-      value: 'given',
-    })
+    throw badField(other, 'left out where there are ids', 'given')
   }
-  if (Object.keys(query).length === 0) {
-    throw new PosthornError('BAD_FIELD', {
-      field: 'ids',
-      expected: 'given where there is no filter',
-      value: 'nothing',
-    })
-  }
+  if (Object.keys(query).length === 0) throw badField('ids', 'given where there is no filter', undefined)
   const { created_from: from, created_to: to, ...rest } = query
   const times = {
     created_from: from === undefined ? from : new Date(from),

@@ -4,55 +4,52 @@ import { PosthornError } from '../../errors.ts'
 import type { EventDetails, EventFilter, Hub, LogEntry } from '../../hub.ts'
 import { eventText } from '../event-text.ts'
 import { cloudEvent, cloudEventOut, format, formatOf } from '../format.ts'
-import { linkTo } from '../list-page.ts'
+import { linkTo, pageResponse } from '../list-page.ts'
 import { readStorable, readTags } from '../read-request.ts'
 import { type Answer, type Call, defineRoute, type Route } from '../route.ts'
+import { badField } from '../schema-issue.ts'
 import * as schemas from '../schemas.ts'
 
 const listQuery = z.strictObject({
   status: z.enum(eventStatuses).optional(),
   tags: schemas.tagsAsked.optional(),
-  type: schemas.typeFilter.optional().describe('A type, `prefix.*`, or `*` for all that have one.'),
+  type: schemas.typeFilter
+    .optional()
+    .describe(
+      'Only events of this type: `order.created`, `order.*`, or `*` for every event that has a type.',
+    ),
   ordering_key: schemas.text(255).optional(),
-  created_from: schemas.moment().optional().describe('Published at or after.'),
-  created_to: schemas.moment().optional().describe('Published before.'),
+  created_from: schemas.moment().optional().describe('Only events published at or after this time.'),
+  created_to: schemas.moment().optional().describe('Only events published before this time.'),
   limit: schemas.whole(1, 1000).optional(),
   offset: schemas.whole(0, 10_000).optional(),
   order: z.enum(['asc', 'desc']).optional().describe('By id.'),
-  cursor: z
-    .string()
-    .max(200)
-    .optional()
-    .describe('From `next_cursor`: goes on where a page ended, however deep.'),
+  cursor: z.string().max(200).optional().describe(schemas.cursorMeaning),
 })
 type ListCall = Call<unknown, z.output<typeof listQuery>, unknown>
 
 const params = z.object({ id: schemas.eventId })
 
-/** Reading events. */
+/** Reading events: the list, and one event. */
 export function eventRoutes(hub: Hub): Route[] {
   return [
-    defineRoute({
-      ...{ method: 'GET', path: '/events', name: 'listEvents', scope: 'read', query: listQuery },
+    defineRoute('GET /events', 'listEvents', 'read', {
+      query: listQuery,
       summary: 'List events',
       description:
-        'By id, without payloads. `payload.<path>=<value>` searches payloads within a time range (`created_from` is required) and says how far it came.',
+        'By id, without payloads. `payload.<path>=<value>` searches payloads within a time range, for which `created_from` is required; `searched` says how far the search came.',
       queryPrefix: 'payload.',
       responses: {
-        200: {
-          description: 'A page.',
-          schema: schemas.eventList,
-          headers: { link: 'rel="next": the next page' },
-        },
+        200: pageResponse(schemas.eventList, 'A page of events.'),
       },
       errors: ['BAD_FIELD', 'BAD_OPTION'],
       handle: (call) => list(hub, call),
     }),
-    defineRoute({
-      ...{ method: 'GET', path: '/events/{id}', name: 'getEvent', scope: 'read', params },
+    defineRoute('GET /events/{id}', 'getEvent', 'read', {
+      params,
       query: z.strictObject({ include_logs: schemas.flag().optional(), format }),
-      summary: 'Get an event, where it stands, and on request its log',
-      description: '`Accept: application/cloudevents+json` gives the event as a CloudEvent.',
+      summary: 'Get an event with its deliveries, and on request with its log',
+      description: '`Accept: application/cloudevents+json` returns the event as a CloudEvent.',
       responses: {
         200: {
           description: 'The event.',
@@ -81,10 +78,18 @@ export async function detailsOf(hub: Hub, id: number, options: { logs: boolean }
 export function detailsText(details: EventDetails, more: string): string {
   const { event, progress, deliveries, purgedAt } = details
   const owed = deliveries.map((delivery) => ({
-    ...{ id: delivery.id, subscription: delivery.name, subscription_id: delivery.subscriptionId },
-    ...{ state: delivery.state, attempts: delivery.attempts, failures: delivery.failures },
-    ...{ next_at: delivery.nextAt, last_error: delivery.lastError, last_error_at: delivery.lastErrorAt },
-    ...{ leased_at: delivery.leasedAt, leased_until: delivery.leasedUntil, worker_id: delivery.worker },
+    id: delivery.id,
+    subscription: delivery.name,
+    subscription_id: delivery.subscriptionId,
+    state: delivery.state,
+    attempts: delivery.attempts,
+    failures: delivery.failures,
+    next_at: delivery.nextAt,
+    last_error: delivery.lastError,
+    last_error_at: delivery.lastErrorAt,
+    leased_at: delivery.leasedAt,
+    leased_until: delivery.leasedUntil,
+    worker_id: delivery.worker,
     updated_at: delivery.updatedAt,
   }))
   const purged = purgedAt === null ? '' : `,"purged_at":${JSON.stringify(purgedAt)}`
@@ -98,7 +103,10 @@ function logsText(logs: readonly LogEntry[]): string {
 function entryOf(entry: LogEntry): object {
   const { id, eventId, workerId, action, statusCode, errorMessage, executionTimeMs, createdAt } = entry
   return {
-    ...{ id, event_id: eventId, worker_id: workerId, action },
+    id,
+    event_id: eventId,
+    worker_id: workerId,
+    action,
     ...(statusCode !== null && { status_code: statusCode }),
     ...(errorMessage !== null && errorMessage !== '' && { error_message: errorMessage }),
     ...(executionTimeMs !== null && { execution_time_ms: executionTimeMs }),
@@ -131,16 +139,10 @@ interface Search {
 
 async function search(hub: Hub, filter: EventFilter, { limit, prefixed, url }: Search): Promise<Answer> {
   if (filter.createdFrom === undefined) {
-    throw new PosthornError('BAD_FIELD', {
-      ...{ field: 'created_from', expected: 'given where payloads are searched', value: 'nothing' },
-    })
+    throw badField('created_from', 'given where payloads are searched', undefined)
   }
   if ((filter.offset ?? 0) > 0) {
-    throw new PosthornError('BAD_FIELD', {
-      field: 'offset',
-      expected: '0 where payloads are searched',
-      value: filter.offset,
-    })
+    throw badField('offset', '0 where payloads are searched', filter.offset)
   }
   const paths = prefixed.map(([path, value]) => ({ path: path.split('.'), value }))
   const { events, searched, nextCursor } = await hub.searchPayloads({ ...filter, paths })
@@ -153,7 +155,7 @@ async function search(hub: Hub, filter: EventFilter, { limit, prefixed, url }: S
   }
 }
 
-/** The same for everything that chooses events by what they are. */
+/** The filter of events that a request names, also for calls that act on all events that match. */
 export function filterOf(
   query: Omit<z.output<typeof listQuery>, 'tags'> & { tags?: string | string[] | undefined },
 ): EventFilter {

@@ -1,78 +1,94 @@
 import { z } from 'zod'
 import type { Hub } from '../../hub.ts'
-import { linkTo, pageFieldsOf, pagingOf } from '../list-page.ts'
-import * as schemas from '../manage-schemas.ts'
+import { pageAnswer, pageResponse, pagingOf } from '../list-page.ts'
 import { type Answer, defineRoute, type Route } from '../route.ts'
+import { flag, named, pageFields, pageQuery, time } from '../schemas.ts'
 
 export interface ServerState {
-  /** It has been told to stop, and finishes what is under way. */
+  /** True once the server was told to stop and only finishes what is under way. */
   isDraining(): boolean
-  /** Of the program. */
+  /** The version of Posthorn. */
   readonly version: string
 }
 
-const health = z.object({ status: z.string() })
+const health = z.object({ status: z.string().describe('`ok`, or why the server is not ready.') })
+const readiness = {
+  200: { description: 'The server is ready.', schema: health },
+  503: { description: 'The server is not ready; `status` says why.', schema: health },
+}
+const metricsType = 'text/plain; version=0.0.4; charset=utf-8'
 
-export function probeRoutes(hub: Hub, state: ServerState): Route[] {
-  const ready = () => readiness(hub, state)
+const worker = z.object({
+  worker_id: z.string(),
+  last_seen_at: time,
+  in_flight: z.int(),
+  stale: z.boolean(),
+  stale_reason: z
+    .enum(['silent', 'lapsed_lease'])
+    .nullable()
+    .describe(
+      'The first sign that the worker is gone. `silent`: no call and no heartbeat for 30 s. `lapsed_lease`: one of its leases has ended, and nobody has taken it back yet.',
+    ),
+  stale_since: time.nullable(),
+})
+const workers = named('Workers', z.object({ workers: z.array(worker), ...pageFields }))
+
+/** How this process and its workers are doing. */
+export function healthRoutes(hub: Hub, state: ServerState): Route[] {
+  const ready = () => readinessOf(hub, state)
   return [
-    defineRoute({
-      ...{ method: 'GET', path: '/livez', name: 'live', scope: null },
-      summary: 'Whether the process answers',
-      responses: { 200: { description: 'It does.', schema: health } },
+    defineRoute('GET /livez', 'live', null, {
+      summary: 'Check that the process answers',
+      responses: { 200: { description: 'The process answers.', schema: health } },
       handle: () => ({ status: 200, json: { status: 'ok' } }),
     }),
-    defineRoute({
-      ...{ method: 'GET', path: '/readyz', name: 'ready', scope: null },
-      summary: 'Whether it can do its work: database, migrations, not draining',
-      responses: {
-        200: { description: 'It can.', schema: health },
-        503: { description: 'It cannot.', schema: health },
-      },
+    defineRoute('GET /readyz', 'ready', null, {
+      summary: 'Check that the server can work: it reaches a migrated database, and is not stopping',
+      responses: readiness,
       handle: ready,
     }),
-    defineRoute({
-      ...{ method: 'GET', path: '/healthz', name: 'healthy', scope: null },
+    defineRoute('GET /healthz', 'healthy', null, {
       summary: 'The same as /readyz',
-      responses: {
-        200: { description: 'It can.', schema: health },
-        503: { description: 'It cannot.', schema: health },
-      },
+      responses: readiness,
       handle: ready,
     }),
-    defineRoute({
-      ...{ method: 'GET', path: '/workers', name: 'listWorkers', scope: 'read' },
-      query: schemas.workerQuery,
-      summary: 'Every worker seen: when last, what it has under way, whether it has gone silent',
-      responses: {
-        200: {
-          description: 'The newest first, unless `order=asc`.',
-          schema: schemas.workers,
-          headers: { link: 'rel="next": the next page' },
-        },
-      },
+    defineRoute('GET /workers', 'listWorkers', 'read', {
+      query: pageQuery.extend({
+        stale: flag().optional().describe('True: only stale workers. False: only the others.'),
+      }),
+      summary: 'List workers: when each was last seen, what it holds, and whether it seems to be gone',
+      responses: { 200: pageResponse(workers, 'A page of workers, newest first unless `order=asc`.') },
       errors: ['BAD_FIELD', 'BAD_OPTION'],
-      handle: async ({ query, request }) => {
+      handle: async ({ query, request: { url } }) => {
         const { stale } = query
         const asked = stale === undefined ? {} : ({ state: stale ? 'stale' : 'alive' } as const)
         const page = await hub.workerPage({ order: 'desc', ...pagingOf(query), ...asked })
         const workers = page.workers.map(({ name, seenAt, inFlight, stale, staleReason, staleSince }) => ({
-          ...{ worker_id: name, last_seen_at: seenAt, in_flight: inFlight },
-          ...{ stale, stale_reason: staleReason, stale_since: staleSince },
+          worker_id: name,
+          last_seen_at: seenAt,
+          in_flight: inFlight,
+          stale,
+          stale_reason: staleReason,
+          stale_since: staleSince,
         }))
-        const json = { workers, ...pageFieldsOf(query, page) }
-        return { status: 200, json, headers: linkTo(request.url, page.nextCursor) }
+        return pageAnswer({ workers }, { query, url, page })
       },
+    }),
+    defineRoute('GET /metrics', 'metrics', 'read', {
+      summary: 'Get metrics in the format of Prometheus',
+      description:
+        'Counters are those of this process. Queues are those of the whole database, at most ten seconds old. If the database is ' +
+        'away, the answer is still 200, with `posthorn_database_up 0` and without the metrics that need the database.',
+      responses: {
+        200: { description: 'The metrics as text.', contentType: metricsType, schema: z.string() },
+      },
+      handle: async () => ({ status: 200, text: await hub.scrape(), contentType: metricsType }),
     }),
   ]
 }
 
-async function readiness(hub: Hub, state: ServerState): Promise<Answer> {
-  if (state.isDraining()) return notReady('draining')
-  const trouble = await hub.unready()
-  return trouble === undefined ? { status: 200, json: { status: 'ok' } } : notReady(trouble)
-}
-
-function notReady(status: string): Answer {
+async function readinessOf(hub: Hub, state: ServerState): Promise<Answer> {
+  const status = state.isDraining() ? 'draining' : await hub.unready()
+  if (status === undefined) return { status: 200, json: { status: 'ok' } }
   return { status: 503, json: { status }, headers: { 'retry-after': '1' } }
 }

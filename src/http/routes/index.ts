@@ -3,12 +3,11 @@ import type { Route } from '../route.ts'
 import { deadLetterRoutes } from './dead-letter-routes.ts'
 import { deliveryRoutes } from './delivery-routes.ts'
 import { docsRoutes } from './docs-routes.ts'
-import { manageRoutes } from './event-action-routes.ts'
+import { eventActionRoutes } from './event-action-routes.ts'
 import { eventRoutes } from './event-routes.ts'
-import { probeRoutes, type ServerState } from './health-routes.ts'
+import { healthRoutes, type ServerState } from './health-routes.ts'
 import { laneRoutes } from './lane-routes.ts'
-import { subscribeRoutes } from './lease-routes.ts'
-import { metricsRoutes } from './metrics-routes.ts'
+import { leaseRoutes } from './lease-routes.ts'
 import { publishRoutes } from './publish-routes.ts'
 import { queueRoutes } from './queue-routes.ts'
 import { replayRoutes } from './replay-routes.ts'
@@ -16,16 +15,14 @@ import { settleRoutes } from './settle-routes.ts'
 import { storageRoutes } from './storage-routes.ts'
 import { subscriberRoutes } from './subscriber-routes.ts'
 
-export type { ServerState }
-
-/** Every route there is. */
+/** All routes of the HTTP API, in the order in which they are documented. */
 export function apiRoutes(hub: Hub, state: ServerState): Route[] {
   const routes: Route[] = [
     ...publishRoutes(hub),
-    ...subscribeRoutes(hub),
+    ...leaseRoutes(hub),
     ...settleRoutes(hub),
     ...eventRoutes(hub),
-    ...manageRoutes(hub),
+    ...eventActionRoutes(hub),
     ...subscriberRoutes(hub),
     ...replayRoutes(hub),
     ...laneRoutes(hub),
@@ -33,8 +30,7 @@ export function apiRoutes(hub: Hub, state: ServerState): Route[] {
     ...deliveryRoutes(hub),
     ...deadLetterRoutes(hub),
     ...storageRoutes(hub),
-    ...probeRoutes(hub, state),
-    ...metricsRoutes(() => hub.scrape()),
+    ...healthRoutes(hub, state),
     ...docsRoutes(() => routes, state),
   ]
   return routes

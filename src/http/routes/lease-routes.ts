@@ -1,19 +1,19 @@
 import { z } from 'zod'
 import { toStructured } from '../../cloudevents/write.ts'
 import type { LeasedDelivery } from '../../domain/delivery.ts'
-import { PosthornError } from '../../errors.ts'
 import type { Hub } from '../../hub.ts'
 import { type LeaseTerms, leaseAttributes, leasedText } from '../event-text.ts'
 import { cloudEvent, cloudEventBatch, cloudEventOut, type Format, format, formatOf } from '../format.ts'
 import { readStorable, readTags } from '../read-request.ts'
 import { type Answer, type Call, defineRoute, type Route } from '../route.ts'
+import { badField } from '../schema-issue.ts'
 import * as schemas from '../schemas.ts'
 
 const subscribeQuery = z.strictObject({
   tags: schemas.tagsAsked
     .optional()
     .describe(
-      'Any of these, separated by commas: up to 32, each of up to 100 characters. Required without `subscription`.',
+      'Only events with any of these tags, separated by commas: up to 32 tags of up to 100 characters each. Required without `subscription`.',
     ),
   worker_id: schemas.workerId,
   subscription: z
@@ -21,58 +21,55 @@ const subscribeQuery = z.strictObject({
     .min(1)
     .max(100)
     .optional()
-    .describe('A named pull subscription. Default: the work queue.'),
-  limit: schemas.whole(1, 1000).optional().describe('With it the answer is an array.'),
-  wait: schemas.whole(0, 60).optional().describe('Seconds to wait for something to come.'),
+    .describe('The name of a pull subscription. Default: the work queue.'),
+  limit: schemas
+    .whole(1, 1000)
+    .optional()
+    .describe('The most events to lease. If it is given, the answer is an array.'),
+  wait: schemas.whole(0, 60).optional().describe('How long to wait for an event, in seconds. Default 0.'),
   lease: schemas
     .whole(1, 43_200)
     .optional()
-    .describe("Seconds until the lease ends. Default: the subscription's."),
+    .describe('How long the lease lasts, in seconds. Default: as the subscription says.'),
   begin: z
     .enum(['granted', 'reported'])
     .optional()
-    .describe('`reported`: what is leased has not begun until the worker says so.'),
+    .describe(
+      '`granted` (the default): the attempt begins with the lease. `reported`: it begins when the worker reports the start.',
+    ),
   format,
-  suspects: schemas.flag().optional().describe('`false`: nothing whose last worker has vanished.'),
+  suspects: schemas.flag().optional().describe('`false`: lease no event whose last worker has vanished.'),
 })
 type SubscribeCall = Call<unknown, z.output<typeof subscribeQuery>, unknown>
 
-/** Leasing. */
-export function subscribeRoutes(hub: Hub): Route[] {
+/** Leasing deliveries to workers elsewhere. */
+export function leaseRoutes(hub: Hub): Route[] {
   const subscribe = {
-    path: '/events/subscribe',
-    scope: 'consume',
     query: subscribeQuery,
-    summary: 'Lease work',
+    summary: 'Lease events',
     description:
-      'Leases what waits, oldest first, at most one event per ordering key. `wait` parks the call until something comes. ' +
-      'A client that hangs up leaves no lease behind. `Accept: application/cloudevents+json` gives a CloudEvent, with `limit` a batch of them.',
+      'Leases the oldest waiting events, at most one for each ordering key. With `wait` the call waits until an event arrives. ' +
+      'If the client disconnects, its leases are handed back. `Accept: application/cloudevents+json` returns a CloudEvent, or with `limit` a batch of CloudEvents.',
     responses: {
       200: {
-        description: 'One event, or an array with `limit`.',
+        description: 'The leased event; with `limit` an array of leased events.',
         schema: z.union([schemas.leasedEvent, z.array(schemas.leasedEvent)]),
         otherContents: {
           'application/cloudevents+json': cloudEventOut,
           'application/cloudevents-batch+json': z.array(cloudEventOut),
         },
       },
-      204: { description: 'Nothing waits.' },
+      204: { description: 'No event waits.' },
     },
     errors: ['BAD_FIELD', 'NOT_FOUND'],
     handle: (call: SubscribeCall) => lease(hub, call),
   } as const
   return [
-    defineRoute({ ...subscribe, method: 'GET', name: 'subscribe' }),
-    defineRoute({ ...subscribe, method: 'POST', name: 'subscribePost' }),
-    defineRoute({
-      ...{
-        method: 'HEAD',
-        path: '/events/subscribe',
-        name: 'subscribeHead',
-        scope: 'consume',
-        query: subscribeQuery.partial(),
-      },
-      summary: 'Leases nothing',
+    defineRoute('GET /events/subscribe', 'subscribe', 'consume', subscribe),
+    defineRoute('POST /events/subscribe', 'subscribePost', 'consume', subscribe),
+    defineRoute('HEAD /events/subscribe', 'subscribeHead', 'consume', {
+      query: subscribeQuery.partial(),
+      summary: 'Do nothing: a HEAD request leases no event',
       responses: { 204: { description: 'Always.' } },
       handle: () => ({ status: 204 }),
     }),
@@ -82,11 +79,7 @@ export function subscribeRoutes(hub: Hub): Route[] {
 async function lease(hub: Hub, { query, signal, request, stillAllowed }: SubscribeCall): Promise<Answer> {
   const { tags, subscription, limit, wait = 0, lease: seconds, begin = 'granted', suspects = true } = query
   if (tags === undefined && subscription === undefined) {
-    throw new PosthornError('BAD_FIELD', {
-      field: 'tags',
-      expected: 'given without a subscription',
-      value: 'nothing',
-    })
+    throw badField('tags', 'given without a subscription', undefined)
   }
   const { subscription: found, runs } = await hub.pull.lease({
     subscription: subscription ?? 'work',
@@ -95,7 +88,9 @@ async function lease(hub: Hub, { query, signal, request, stillAllowed }: Subscri
     limit: limit ?? 1,
     leaseMs: seconds === undefined ? null : seconds * 1000,
     waitMs: wait * 1000,
-    ...{ begins: begin, suspects, signal },
+    begins: begin,
+    suspects,
+    signal,
   })
   if (runs.length === 0) return { status: 204 }
   const terms = {
@@ -105,7 +100,7 @@ async function lease(hub: Hub, { query, signal, request, stillAllowed }: Subscri
     status: begin === 'reported' ? ('PENDING' as const) : ('PROCESSING' as const),
   }
   const deliveries = runs.flatMap((run) => run.deliveries)
-  // This is kept until the client is known to have its answer, so it must not keep payloads.
+  // Kept until the client is known to have the answer, so it must not hold on to payloads.
   const leases = runs.map(({ id, token }) => ({ id, token }))
   const undelivered = () => hub.pull.handBack(leases)
   try {

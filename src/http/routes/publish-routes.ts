@@ -25,22 +25,19 @@ const publishErrors = [
 ] as const
 
 const headers = {
-  'Idempotency-Replayed': '`true`: all of it had been stored before, and this is the first answer again.',
-  'Posthorn-Backpressure': 'Queues that are past their high watermark, by name: publish more slowly.',
+  'Idempotency-Replayed': '`true`: all events had been stored before, and this is the first answer again',
+  'Posthorn-Backpressure': 'The names of queues at or above their high watermark: publish more slowly',
 }
 
+/** Publishing: the route parses the request, and then makes the same call as the library. */
 export function publishRoutes(hub: Hub): Route[] {
   return [
-    defineRoute({
-      method: 'POST',
-      path: '/events',
-      name: 'publishEvent',
-      scope: 'publish',
+    defineRoute('POST /events', 'publishEvent', 'publish', {
       summary: 'Publish an event',
       description:
-        'Stores the event and what is owed of it in one transaction; answered once that is durable. Calls that arrive together share a commit. ' +
-        'Send `Idempotency-Key` (or `X-Idempotency-Key`) to be able to repeat the call: the same bytes get the first answer again. ' +
-        'CloudEvents are read in structured, binary and batch form; `source` and `id` are then the key.',
+        'Stores the event and its deliveries in one transaction, and answers once they are durable. Calls that arrive together share a commit. ' +
+        'Send `Idempotency-Key` (or `X-Idempotency-Key`) to repeat the call safely: the same bytes get the first answer again. ' +
+        'CloudEvents are read in structured, binary and batch mode; their `source` and `id` are the idempotency key.',
       body: {
         kind: 'bytes',
         bytesMax: eventBytesMax,
@@ -55,11 +52,16 @@ export function publishRoutes(hub: Hub): Route[] {
       },
       responses: {
         201: {
-          description: 'Stored as work: it has tags. Or all events of a CloudEvents batch.',
+          description:
+            'The event is stored, also as work, since it has tags; or all events of a CloudEvents batch are stored.',
           schema: z.union([schemas.storedEvent, schemas.storedBatch]),
           headers,
         },
-        202: { description: 'Stored for whoever wants its type.', schema: schemas.storedEvent, headers },
+        202: {
+          description: 'The event is stored for the subscriptions that match its type.',
+          schema: schemas.storedEvent,
+          headers,
+        },
       },
       errors: [...publishErrors, 'KEY_HELD'],
       handle: (call) => {
@@ -68,14 +70,10 @@ export function publishRoutes(hub: Hub): Route[] {
         return publishOne(hub, call)
       },
     }),
-    defineRoute({
-      method: 'POST',
-      path: '/events/batch',
-      name: 'publishEvents',
-      scope: 'publish',
-      summary: 'Publish up to 1,000 events, all or nothing',
+    defineRoute('POST /events/batch', 'publishEvents', 'publish', {
+      summary: 'Publish up to 1,000 events: all of them or none',
       description:
-        'In the order given; a bare array will do. Each may have an `idempotency_key` of its own; the header counts for none of them.',
+        'The events keep their order. The body may also be a bare array. Each event may have its own `idempotency_key`; the header does not apply to a batch.',
       body: {
         kind: 'bytes',
         bytesMax: batchBytesMax,
@@ -84,7 +82,7 @@ export function publishRoutes(hub: Hub): Route[] {
           'application/cloudevents-batch+json': { schema: schemas.cloudEvents },
         },
       },
-      responses: { 201: { description: 'All are stored.', schema: schemas.storedBatch, headers } },
+      responses: { 201: { description: 'All events are stored.', schema: schemas.storedBatch, headers } },
       errors: publishErrors,
       handle: (call) => publishMany(hub, call),
     }),
@@ -117,7 +115,6 @@ async function publishMany(hub: Hub, { bytes, caller, request }: PublishCall) {
   return { status: 201, text: `{"events":[${texts.join(',')}]}`, headers: headersOf(published) }
 }
 
-/** Whether all of it had been stored before, and which of its queues are past their high watermark. */
 function headersOf(published: readonly Published[]): Record<string, string> {
   const pressed = new Set(published.flatMap((one) => one.pressed))
   return {
@@ -126,21 +123,18 @@ function headersOf(published: readonly Published[]): Record<string, string> {
   }
 }
 
-/** The event as it was when it was stored: a repeat gets the same answer, whatever has become of it since. */
+/** The event as it was when it was stored, so that a repeat gets the same answer. */
 async function publishedText(hub: Hub, event: NewEvent, published: Published): Promise<string> {
-  // It is stored: a database that goes away now must not make it look as if it were not.
+  // The event is stored, so a database that goes away now must not turn the answer into an error.
   const maxRetries = event.maxRetries ?? (await hub.subscribers.failuresMax(published.owed).catch(() => null))
   return answerText(event, published, maxRetries)
 }
 
-/**
- * What the bytes do not say is asked of the event that they made: the trace of the request that brought it, and how
- * many failures were allowed to it.
- */
+/** A repeat may lack the trace of the first request, and the limit of failures may have changed: the stored event has both. */
 async function replayedText(hub: Hub, event: NewEvent, published: Published): Promise<string> {
   const first = await hub.event(published.id)
   if (first === undefined) {
-    // It is gone since, and its audit knows whom it was owed to.
+    // Retention has removed the event; its audit records name the subscriptions.
     return publishedText(hub, event, { ...published, owed: await hub.retention.formerOwed(published.id) })
   }
   const { traceparent, attributes } = first.event
@@ -155,12 +149,8 @@ function answerText(event: NewEvent, published: Published, maxRetries: number | 
   const { id, owed, unwanted, createdAt, endsAt } = published
   const status = owed.length > 0 ? 'PENDING' : unwanted ? 'FAILED' : 'COMPLETED'
   const standing = { status, retryCount: 0, maxRetries, nextRetryAt: null, updatedAt: createdAt } as const
-  const fields = toFields(
-    endsAt === null ? event : { ...event, expiresAt: endsAt.toISOString() },
-    id,
-    createdAt,
-  )
-  return eventText(fields, standing, ',"durability":"durable"')
+  const stored = endsAt === null ? event : { ...event, expiresAt: endsAt.toISOString() }
+  return eventText(toFields(stored, id, createdAt), standing, ',"durability":"durable"')
 }
 
 const examples = {
@@ -172,7 +162,11 @@ const examples = {
   },
   fact: { type: 'order.created', ordering_key: 'customer-7', payload: { order: 42, total: '19.90' } },
   cloudEvent: {
-    ...{ specversion: '1.0', type: 'order.created', source: '/shop', id: 'A-1', partitionkey: 'customer-7' },
+    specversion: '1.0',
+    type: 'order.created',
+    source: '/shop',
+    id: 'A-1',
+    partitionkey: 'customer-7',
     data: { order: 42 },
   },
 }

@@ -1,38 +1,39 @@
 import { z } from 'zod'
 import type { Hub } from '../../hub.ts'
-import { linkTo, pageFieldsOf, pagingOf } from '../list-page.ts'
+import { linkTo, pageAnswer, pageFieldsOf, pageResponse, pagingOf } from '../list-page.ts'
 import * as schemas from '../queue-schemas.ts'
-import { checkpointOnWire, queueText, recoveryOnWire } from '../queue-text.ts'
-import { defineRoute, type Route, type RouteResponse } from '../route.ts'
-import { record } from './event-action-routes.ts'
+import { checkpointJson, queueText, recoveryJson } from '../queue-text.ts'
+import { defineRoute, emptyBody, type Route, type RouteResponse } from '../route.ts'
+import { pageQuery } from '../schemas.ts'
+import { recordAction } from './record-action.ts'
 
 const params = z.object({ id: schemas.queueId })
-const link = { link: 'rel="next": the next page' }
-const current: RouteResponse = { description: 'As it is now.', schema: schemas.queue }
+const current: RouteResponse = { description: 'The queue as it is now.', schema: schemas.queue }
 
 const verbs = {
   pause: {
-    summary: 'Begin no more attempts',
+    summary: 'Pause a queue',
     description:
-      'Within a second, in every process; attempts under way end. What is owed to it is stored and held.',
+      'Within a second no process begins another attempt; attempts under way end. New events for the queue are stored and held.',
   },
-  resume: { summary: 'Let it go on', description: 'Also after a drain: what was held meanwhile follows.' },
+  resume: {
+    summary: 'Resume a queue that is paused or draining',
+    description: 'Events that were held meanwhile follow.',
+  },
   drain: {
-    summary: 'Finish what waits, and take nothing new',
+    summary: 'Finish what waits in a queue, and take nothing new',
     description:
-      '`drained_at` says when that is done. An event that is owed to nobody else is refused with 409; what others want too is held for it until it is resumed.',
+      '`drained_at` says when everything that waited is finished. An event for this queue alone is refused with 409; an event that other subscriptions receive too is held for this queue until it is resumed.',
   },
 } as const
 
-/** Queues are named by their subscriptions. */
+/** Queues: a queue is what a subscription has not finished, and bears the name of the subscription. */
 export function queueRoutes(hub: Hub): Route[] {
   return [
-    defineRoute({
-      ...{ method: 'GET', path: '/queues', name: 'listQueues', scope: 'read', query: schemas.queuesQuery },
-      summary: 'List queues with their state',
-      responses: {
-        200: { description: 'The oldest first, unless `order=desc`.', schema: schemas.queues, headers: link },
-      },
+    defineRoute('GET /queues', 'listQueues', 'read', {
+      query: schemas.queuesQuery,
+      summary: 'List queues',
+      responses: { 200: pageResponse(schemas.queues, 'A page of queues, oldest first unless `order=desc`.') },
       errors: ['BAD_FIELD', 'BAD_OPTION'],
       handle: async ({ query: { events, ...query }, request }) => {
         const shown = events === undefined ? {} : { eventsMax: events }
@@ -42,26 +43,27 @@ export function queueRoutes(hub: Hub): Route[] {
         return { status: 200, text, headers: linkTo(request.url, nextCursor) }
       },
     }),
-    defineRoute({
-      ...{ method: 'GET', path: '/queues/{id}', name: 'getQueue', scope: 'read', params },
+    defineRoute('GET /queues/{id}', 'getQueue', 'read', {
+      params,
       query: schemas.queueQuery,
       summary: 'Get a queue with a page of its events',
       description:
-        'Events: first what is being attempted or can be, by age, then what waits behind in lanes. `limit` (100) and `cursor` page through them.',
-      responses: { 200: { ...current, headers: link } },
+        'First the events that are being attempted or can be, oldest first; then those that wait behind others in lanes. `limit` (default 100) and `cursor` page through them.',
+      responses: { 200: pageResponse(schemas.queue, current.description) },
       errors: ['NOT_FOUND', 'BAD_FIELD', 'BAD_OPTION'],
       handle: async ({ params, query: { limit = 100, cursor }, request }) => {
         const queue = await hub.queues.get(params.id, { limit, cursor })
         return { status: 200, text: queueText(queue), headers: linkTo(request.url, queue.nextCursor) }
       },
     }),
-    defineRoute({
-      ...{ method: 'PATCH', path: '/queues/{id}/config', name: 'configureQueue', scope: 'manage', params },
-      summary: 'Change how deep a queue may be and how it is worked off',
+    defineRoute('PATCH /queues/{id}/config', 'configureQueue', 'manage', {
+      params,
+      summary: 'Change the limits of a queue',
       description:
-        'What is left out stays as it is, null takes a limit away. What a handler says of its queue counts again when it starts.',
+        'A field that is left out stays as it is; null removes the limit. Limits that a handler sets in code apply again when its process starts.',
       body: {
-        ...{ kind: 'json', schema: schemas.configChange },
+        kind: 'json',
+        schema: schemas.configChange,
         example: { maxQueueDepth: 10_000, highWatermark: 8_000, on_full: 'refuse' },
       },
       responses: { 200: current },
@@ -69,84 +71,65 @@ export function queueRoutes(hub: Hub): Route[] {
       handle: async ({ params, body, caller }) => {
         const { on_full: onFull, ...changes } = body
         const { name } = await hub.subscribers.current(params.id)
-        await record(hub, caller, 'queue.config', name, body)
-        const queue = await hub.queues.configure(name, { ...changes, onFull })
-        return { status: 200, text: queueText(queue) }
+        await recordAction(hub, caller, { action: 'queue.config', target: name, details: body })
+        return { status: 200, text: queueText(await hub.queues.configure(name, { ...changes, onFull })) }
       },
     }),
     ...(['pause', 'resume', 'drain'] as const).map((verb) => queueVerb(hub, verb)),
-    defineRoute({
-      ...{
-        method: 'POST',
-        path: '/queues/{id}/checkpoint',
-        name: 'checkpointQueue',
-        scope: 'manage',
-        params,
-      },
-      summary: 'Record the state of a queue now',
-      body: { kind: 'json', schema: z.strictObject({}), isOptional: true },
-      responses: { 201: { description: 'Recorded.', schema: schemas.checkpoint } },
+    defineRoute('POST /queues/{id}/checkpoint', 'checkpointQueue', 'manage', {
+      params,
+      summary: 'Record how far a queue has come',
+      body: emptyBody,
+      responses: { 201: { description: 'The checkpoint.', schema: schemas.checkpoint } },
       errors: ['NOT_FOUND', 'BAD_FIELD', 'QUEUE_ELSEWHERE'],
       handle: async ({ params, caller }) => {
         const { name } = await hub.subscribers.current(params.id)
-        await record(hub, caller, 'queue.checkpoint', name, {})
-        return { status: 201, json: checkpointOnWire(await hub.queues.checkpoint(name)) }
+        await recordAction(hub, caller, { action: 'queue.checkpoint', target: name })
+        return { status: 201, json: checkpointJson(await hub.queues.checkpoint(name)) }
       },
     }),
-    defineRoute({
-      ...{ method: 'GET', path: '/queues/{id}/checkpoints', name: 'listCheckpoints', scope: 'read', params },
+    defineRoute('GET /queues/{id}/checkpoints', 'listCheckpoints', 'read', {
+      params,
       query: schemas.checkpointsQuery,
       summary: 'List the checkpoints of a queue',
       responses: {
-        200: {
-          description: 'The oldest first, unless `order=desc`.',
-          schema: schemas.checkpoints,
-          headers: link,
-        },
+        200: pageResponse(schemas.checkpoints, 'A page of checkpoints, oldest first unless `order=desc`.'),
       },
       errors: ['NOT_FOUND', 'BAD_FIELD', 'BAD_OPTION'],
-      handle: async ({ params, query: { since, until, ...query }, request }) => {
+      handle: async ({ params, query: { since, until, ...query }, request: { url } }) => {
         const times = { ...(since && { since }), ...(until && { until }) }
         const page = await hub.queues.checkpoints(params.id, { ...pagingOf(query), ...times })
-        const { checkpoints, nextCursor } = page
-        const json = {
-          checkpoints: checkpoints.map(checkpointOnWire),
-          ...pageFieldsOf(query, { nextCursor }),
-        }
-        return { status: 200, json, headers: linkTo(request.url, nextCursor) }
+        const checkpoints = page.checkpoints.map(checkpointJson)
+        return pageAnswer({ checkpoints }, { query, url, page: { nextCursor: page.nextCursor } })
       },
     }),
-    defineRoute({
-      ...{ method: 'GET', path: '/queues/{id}/recoveries', name: 'listRecoveries', scope: 'read', params },
-      query: schemas.recoveriesQuery,
+    defineRoute('GET /queues/{id}/recoveries', 'listRecoveries', 'read', {
+      params,
+      query: pageQuery,
       summary: 'List what processes found unfinished in a queue when they started',
       responses: {
-        200: {
-          description: 'The oldest first, unless `order=desc`.',
-          schema: schemas.recoveries,
-          headers: link,
-        },
+        200: pageResponse(schemas.recoveries, 'A page of recoveries, oldest first unless `order=desc`.'),
       },
       errors: ['NOT_FOUND', 'BAD_FIELD', 'BAD_OPTION'],
-      handle: async ({ params, query, request }) => {
-        const { recoveries, nextCursor } = await hub.queues.recoveries(params.id, pagingOf(query))
-        const json = { recoveries: recoveries.map(recoveryOnWire), ...pageFieldsOf(query, { nextCursor }) }
-        return { status: 200, json, headers: linkTo(request.url, nextCursor) }
+      handle: async ({ params, query, request: { url } }) => {
+        const page = await hub.queues.recoveries(params.id, pagingOf(query))
+        const recoveries = page.recoveries.map(recoveryJson)
+        return pageAnswer({ recoveries }, { query, url, page: { nextCursor: page.nextCursor } })
       },
     }),
   ]
 }
 
 function queueVerb(hub: Hub, verb: keyof typeof verbs): Route {
-  return defineRoute({
-    ...{ method: 'POST', path: `/queues/{id}/${verb}`, name: `${verb}Queue`, scope: 'manage', params },
+  return defineRoute(`POST /queues/{id}/${verb}`, `${verb}Queue`, 'manage', {
     ...verbs[verb],
-    body: { kind: 'json', schema: z.strictObject({}), isOptional: true },
+    params,
+    body: emptyBody,
     responses: { 200: current },
     errors: ['NOT_FOUND', 'BAD_FIELD'],
     handle: async ({ params, caller }) => {
       const { name } = await hub.subscribers.current(params.id)
-      await record(hub, caller, `queue.${verb}`, name, {})
+      await recordAction(hub, caller, { action: `queue.${verb}`, target: name })
       const queue = await hub.queues[verb](name)
       hub.pull.look()
       return { status: 200, text: queueText(queue) }

@@ -1,79 +1,87 @@
 import { z } from 'zod'
 import { planRecover, planReplay, type RecoverOptions, type ReplayOptions } from '../../domain/replay.ts'
-import { PosthornError } from '../../errors.ts'
 import type { Hub, Replay, ReplayCount } from '../../hub.ts'
-import { linkTo } from '../list-page.ts'
+import { pageAnswer, pageResponse, pagingOf } from '../list-page.ts'
 import * as schemas from '../replay-schemas.ts'
 import { type Answer, type Caller, defineRoute, type Route } from '../route.ts'
-import { record } from './event-action-routes.ts'
+import { badField } from '../schema-issue.ts'
+import { recordAction } from './record-action.ts'
 
 const params = z.object({ id: z.uuid() })
 const started = {
-  200: { description: 'The same was asked for before; or only counted.', schema: schemas.replayOrCount },
-  202: { description: 'It has begun.', schema: schemas.replay },
+  200: {
+    description:
+      'The same call was made before, and this is its recovery or replay; or, with `dry_run`, the count.',
+    schema: schemas.replayOrCount,
+  },
+  202: { description: 'The recovery or replay has begun.', schema: schemas.replay },
 }
 
-/** What is delivered once more on demand: durable work, done by upkeep wherever it runs. */
+/** Recoveries and replays: durable work that upkeep does step by step, in whichever process it runs. */
 export function replayRoutes(hub: Hub): Route[] {
   return [
-    defineRoute({
-      ...{ method: 'POST', path: '/subscribers/{id}/recover', name: 'recoverSubscriber', scope: 'manage' },
-      ...{ params, query: schemas.recoverQuery },
-      summary: 'Send the dead letters of a subscription once more',
+    defineRoute('POST /subscribers/{id}/recover', 'recoverSubscriber', 'manage', {
+      params,
+      query: schemas.recoverQuery,
+      summary: 'Send the dead letters of a subscription again',
       description:
-        'Each gets a fresh budget and keeps its delivery id; lanes keep their order. Needs `since`. The same call is the same recovery while it runs and for ten minutes after.',
+        'Each delivery keeps its id and starts over with no failures counted; lanes keep their order. Needs `since`. A repeat of the call, while the recovery runs or within ten minutes after it, returns the same recovery.',
       body: {
-        ...{ kind: 'json', schema: schemas.recoverBody, isOptional: true },
+        kind: 'json',
+        schema: schemas.recoverBody,
+        isOptional: true,
         example: { since: '2026-11-15T00:00:00Z', rate_per_second: 100 },
       },
       responses: started,
       errors: ['NOT_FOUND', 'BAD_FIELD'],
       handle: ({ params, query, body, caller }) => recover(hub, params.id, { query, body, caller }),
     }),
-    defineRoute({
-      ...{ method: 'POST', path: '/subscribers/{id}/replay', name: 'replaySubscriber', scope: 'manage' },
+    defineRoute('POST /subscribers/{id}/replay', 'replaySubscriber', 'manage', {
       params,
-      summary: 'Send events to a subscription once more',
+      summary: 'Send events to a subscription again',
       description:
-        'All that it was owed, whatever became of it, and what it would be owed now; what waits or is under way is left alone. They go to the ends of their lanes, in order.',
+        'Sends every matching event that the subscription received, and every one that it would receive now. Deliveries that wait or are under way are left alone. Events go to the end of their lanes, in order.',
       body: {
-        ...{ kind: 'json', schema: schemas.replayBody },
+        kind: 'json',
+        schema: schemas.replayBody,
         example: { from: '2026-11-15T00:00:00Z', to: '2026-11-16T00:00:00Z', event_type: 'invoice.*' },
       },
       responses: started,
       errors: ['NOT_FOUND', 'BAD_FIELD'],
       handle: ({ params, body, caller }) => replay(hub, params.id, { body, caller }),
     }),
-    defineRoute({
-      ...{ method: 'GET', path: '/replays', name: 'listReplays', scope: 'manage' },
+    defineRoute('GET /replays', 'listReplays', 'manage', {
       query: schemas.replaysQuery,
       summary: 'List recoveries and replays',
-      responses: {
-        200: {
-          ...{ description: 'A page.', schema: schemas.replays },
-          headers: { link: 'rel="next": the next page' },
-        },
-      },
+      responses: { 200: pageResponse(schemas.replays, 'A page of recoveries and replays.') },
       errors: ['BAD_FIELD', 'BAD_OPTION'],
-      handle: ({ query, request }) => list(hub, query, request.url),
+      handle: async ({ query, request: { url } }) => {
+        const { subscriber, state } = query
+        const page = await hub.replays.list({
+          ...pagingOf(query),
+          ...(subscriber !== undefined && { subscriptionId: subscriber }),
+          ...(state !== undefined && { state }),
+        })
+        return pageAnswer({ replays: page.replays.map(replayJson) }, { query, url, page })
+      },
     }),
-    defineRoute({
-      ...{ method: 'GET', path: '/replays/{id}', name: 'getReplay', scope: 'manage', params },
-      summary: 'See how far a recovery or replay is',
-      responses: { 200: { description: 'It.', schema: schemas.replay } },
+    defineRoute('GET /replays/{id}', 'getReplay', 'manage', {
+      params,
+      summary: 'Show how far a recovery or replay has come',
+      responses: { 200: { description: 'The recovery or replay.', schema: schemas.replay } },
       errors: ['NOT_FOUND', 'BAD_FIELD'],
-      handle: async ({ params }) => ({ status: 200, json: wireOf(await hub.replays.get(params.id)) }),
+      handle: async ({ params }) => ({ status: 200, json: replayJson(await hub.replays.get(params.id)) }),
     }),
-    defineRoute({
-      ...{ method: 'DELETE', path: '/replays/{id}', name: 'abortReplay', scope: 'manage', params },
+    defineRoute('DELETE /replays/{id}', 'abortReplay', 'manage', {
+      params,
       summary: 'Abort a recovery or replay',
-      description: 'What is sent stays sent, and nothing more is. Aborting what has ended changes nothing.',
-      responses: { 200: { description: 'As it is now.', schema: schemas.replay } },
+      description: 'Deliveries already sent stay sent; no more are sent. If it has ended, nothing changes.',
+      responses: { 200: { description: 'The recovery or replay as it is now.', schema: schemas.replay } },
       errors: ['NOT_FOUND', 'BAD_FIELD'],
       handle: async ({ params, caller }) => {
         await hub.replays.get(params.id)
-        await record(hub, caller, 'replay.abort', params.id, {})
-        return { status: 200, json: wireOf(await hub.replays.abort(params.id, caller.name)) }
+        await recordAction(hub, caller, { action: 'replay.abort', target: params.id })
+        return { status: 200, json: replayJson(await hub.replays.abort(params.id, caller.name)) }
       },
     }),
   ]
@@ -90,7 +98,8 @@ async function recover(hub: Hub, id: string, { query, body, caller }: RecoverCal
   const options = recoverOptions(query, body)
   if (body.dry_run === true) return countAnswer(await hub.replays.count(name, planRecover(options)))
   planRecover(options)
-  await record(hub, caller, 'subscriber.recover', name, { ...body, since: options.since.toISOString() })
+  const details = { ...body, since: options.since.toISOString() }
+  await recordAction(hub, caller, { action: 'subscriber.recover', target: name, details })
   return startedAnswer(await hub.recover(name, options, termsOf(body, caller)))
 }
 
@@ -104,7 +113,7 @@ async function replay(hub: Hub, id: string, { body, caller }: ReplayCall): Promi
   const options = replayOptions(body)
   if (body.dry_run === true) return countAnswer(await hub.replays.count(name, planReplay(options)))
   planReplay(options)
-  await record(hub, caller, 'subscriber.replay', name, body)
+  await recordAction(hub, caller, { action: 'subscriber.replay', target: name, details: body })
   return startedAnswer(await hub.replay(name, options, termsOf(body, caller)))
 }
 
@@ -115,12 +124,7 @@ function termsOf({ again }: { again?: boolean | undefined }, caller: Caller) {
 function recoverOptions(query: RecoverCall['query'], body: RecoverCall['body']): RecoverOptions {
   const since = query.since ?? (body.since === undefined ? undefined : new Date(body.since))
   if (since === undefined || (query.since !== undefined && body.since !== undefined)) {
-    const value = since === undefined ? 'nothing' : 'both'
-    throw new PosthornError('BAD_FIELD', {
-      field: 'since',
-      expected: 'given in the query or in the body',
-      value,
-    })
+    throw badField('since', 'given in the query or in the body', since === undefined ? undefined : 'both')
   }
   const { until, dead_letters: deadLetters, rate_per_second: ratePerSecond } = body
   return {
@@ -144,48 +148,48 @@ function replayOptions(body: ReplayCall['body']): ReplayOptions {
   }
 }
 
-async function list(hub: Hub, query: z.output<typeof schemas.replaysQuery>, url: string): Promise<Answer> {
-  const { subscriber, state, limit = 20, offset = 0, order, cursor } = query
-  const page = await hub.replays.list({
-    ...{ limit, offset },
-    ...(subscriber !== undefined && { subscriptionId: subscriber }),
-    ...(state !== undefined && { state }),
-    ...(order !== undefined && { order }),
-    ...(cursor !== undefined && { cursor }),
-  })
-  const { replays, total, totalIsEstimate, nextCursor } = page
-  const json = {
-    ...{ replays: replays.map(wireOf), total, ...(totalIsEstimate && { total_is_estimate: true }) },
-    ...{ limit, offset, ...(nextCursor !== null && { next_cursor: nextCursor }) },
-  }
-  return { status: 200, json, ...(nextCursor !== null && { headers: linkTo(url, nextCursor) }) }
-}
-
 function startedAnswer({ replay, isNew }: { replay: Replay; isNew: boolean }): Answer {
   const headers = { location: `/replays/${replay.id}` }
-  return { status: isNew ? 202 : 200, json: wireOf(replay), headers }
+  return { status: isNew ? 202 : 200, json: replayJson(replay), headers }
 }
 
 function countAnswer({ total, totalIsEstimate, removed, oldestKeptAt }: ReplayCount): Answer {
   const json = {
-    ...{ dry_run: true, count: total, ...(totalIsEstimate && { count_is_estimate: true }) },
-    ...{ removed, oldest_kept_at: oldestKeptAt },
+    dry_run: true,
+    count: total,
+    ...(totalIsEstimate && { count_is_estimate: true }),
+    removed,
+    oldest_kept_at: oldestKeptAt,
   }
   return { status: 200, json }
 }
 
-function wireOf(replay: Replay) {
-  const { id, kind, subscription, state, request, total, totalIsEstimate, done, skipped, removed } = replay
+function replayJson(replay: Replay): object {
+  const { state, total, done, skipped, removed } = replay
   const passed = done + skipped + removed
   const isOver = state === 'completed'
   return {
-    ...{ id, kind, subscriber_id: subscription.id, subscriber: subscription.name, state, request },
-    ...{ total, ...(totalIsEstimate && { total_is_estimate: true }), done, skipped, removed },
+    id: replay.id,
+    kind: replay.kind,
+    subscriber_id: replay.subscription.id,
+    subscriber: replay.subscription.name,
+    state,
+    request: replay.request,
+    total,
+    ...(replay.totalIsEstimate && { total_is_estimate: true }),
+    done,
+    skipped,
+    removed,
     remaining: isOver ? 0 : Math.max(0, total - passed),
-    // An estimate may be too low: only what has ended is done for sure.
+    // The total may be an estimate that is too low, so 100 percent is said only at the end.
     percent: isOver ? 100 : Math.min(99, Math.floor((100 * passed) / Math.max(1, total))),
-    ...{ reached_event_id: replay.reached, oldest_kept_at: replay.oldestKeptAt },
-    ...{ rate_per_second: replay.ratePerSecond, created_at: replay.createdAt, created_by: replay.createdBy },
-    ...{ finished_at: replay.finishedAt, reason: replay.reason, last_error: replay.lastError },
+    reached_event_id: replay.reached,
+    oldest_kept_at: replay.oldestKeptAt,
+    rate_per_second: replay.ratePerSecond,
+    created_at: replay.createdAt,
+    created_by: replay.createdBy,
+    finished_at: replay.finishedAt,
+    reason: replay.reason,
+    last_error: replay.lastError,
   }
 }

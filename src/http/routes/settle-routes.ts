@@ -6,88 +6,82 @@ import type { Hub, LeaseClaim, Reply, Report, SettlementRecord } from '../../hub
 import { toProblem } from '../problem.ts'
 import { readStorable } from '../read-request.ts'
 import { type Answer, defineRoute, type Route } from '../route.ts'
+import { badField } from '../schema-issue.ts'
 import * as schemas from '../schemas.ts'
 
 const params = z.object({ id: schemas.eventId })
 const leaseErrors = ['NOT_FOUND', 'LEASE_LOST', 'AMBIGUOUS_LEASE', 'BAD_FIELD', 'BAD_JSON'] as const
+const logEntry = { 200: { description: 'The log entry.', schema: schemas.logEntry } }
 
-/** What a worker says of what it has leased. */
+/** What a worker reports on the deliveries that it has leased. */
 export function settleRoutes(hub: Hub): Route[] {
   return [
-    defineRoute({
-      ...{ method: 'POST', path: '/events/{id}/start', name: 'startEvent', scope: 'consume', params },
-      summary: 'Say that an attempt has begun',
+    defineRoute('POST /events/{id}/start', 'startEvent', 'consume', {
+      params,
+      summary: 'Report that an attempt has begun',
       body: { kind: 'json', schema: schemas.claimBody },
-      responses: { 200: { description: 'The log entry.', schema: schemas.logEntry } },
+      responses: logEntry,
       errors: leaseErrors,
       handle: async ({ params, body }) => {
         const { id, workerId, startedAt } = await hub.pull.begin(claimOf(params.id, body))
-        const entry = {
-          id,
-          event_id: params.id,
-          worker_id: workerId,
-          action: 'STARTED',
-          created_at: startedAt,
-        }
-        return { status: 200, json: entry }
-      },
-    }),
-    defineRoute({
-      ...{ method: 'POST', path: '/events/{id}/heartbeat', name: 'heartbeat', scope: 'consume', params },
-      summary: 'Keep a lease',
-      description:
-        'Renews everything that was leased with the same token. Never shortens a lease. With `held` hand back what has not begun.',
-      body: { kind: 'json', schema: schemas.heartbeatBody },
-      responses: { 200: { description: 'The new end.', schema: schemas.lease } },
-      errors: [...leaseErrors, 'LEASE_BUSY'],
-      handle: async ({ params, body }) => {
-        const { lease: seconds, begun = null, ...claim } = body
-        const renew = { leaseMs: seconds === undefined ? null : seconds * 1000, begun }
-        const { leasedUntil, cancelled, isHeld, token, workerId } = await hub.pull.renew(
-          claimOf(params.id, claim),
-          renew,
-        )
         return {
           status: 200,
-          json: {
-            ...{
-              event_id: params.id,
-              worker_id: workerId,
-              lease_token: token,
-              lease_expires_at: leasedUntil,
-            },
-            ...{ cancelled: cancelled.includes(params.id), cancelled_event_ids: cancelled, held: isHeld },
-          },
+          json: { id, event_id: params.id, worker_id: workerId, action: 'STARTED', created_at: startedAt },
         }
       },
     }),
-    defineRoute({
-      ...{ method: 'POST', path: '/events/{id}/release', name: 'releaseEvent', scope: 'consume', params },
-      summary: 'Hand an event back, uncounted',
+    defineRoute('POST /events/{id}/heartbeat', 'heartbeat', 'consume', {
+      params,
+      summary: 'Renew a lease',
+      description:
+        'Renews everything that was leased with the same token, and never shortens a lease. If the answer has `held: true`, release what has not begun.',
+      body: { kind: 'json', schema: schemas.heartbeatBody },
+      responses: { 200: { description: 'The renewed lease.', schema: schemas.lease } },
+      errors: [...leaseErrors, 'LEASE_BUSY'],
+      handle: async ({ params, body: { lease: seconds, begun = null, ...claim } }) => {
+        const renewal = { leaseMs: seconds === undefined ? null : seconds * 1000, begun }
+        const renewed = await hub.pull.renew(claimOf(params.id, claim), renewal)
+        const json = {
+          event_id: params.id,
+          worker_id: renewed.workerId,
+          lease_token: renewed.token,
+          lease_expires_at: renewed.leasedUntil,
+          cancelled: renewed.cancelled.includes(params.id),
+          cancelled_event_ids: renewed.cancelled,
+          held: renewed.isHeld,
+        }
+        return { status: 200, json }
+      },
+    }),
+    defineRoute('POST /events/{id}/release', 'releaseEvent', 'consume', {
+      params,
+      summary: 'Hand an event back without counting a failure',
       body: { kind: 'json', schema: schemas.claimBody },
-      responses: { 200: { description: 'The log entry.', schema: schemas.logEntry } },
+      responses: logEntry,
       errors: leaseErrors,
       handle: ({ params, body }) => settleOne(hub, reportOf(params.id, body, { kind: 'released' })),
     }),
-    defineRoute({
-      ...{ method: 'POST', path: '/events/{id}/complete', name: 'completeEvent', scope: 'consume', params },
-      summary: 'Say that an attempt has succeeded',
-      description: 'May be repeated: the first answer is given again.',
+    defineRoute('POST /events/{id}/complete', 'completeEvent', 'consume', {
+      params,
+      summary: 'Report that an attempt has succeeded',
+      description: 'The call may be repeated: a repeat gets the first answer.',
       body: {
-        ...{ kind: 'json', schema: schemas.completeBody },
+        kind: 'json',
+        schema: schemas.completeBody,
         example: { worker_id: 'worker-02:8742', execution_time_ms: 1250, status_code: 200 },
       },
-      responses: { 200: { description: 'The log entry.', schema: schemas.logEntry } },
+      responses: logEntry,
       errors: leaseErrors,
       handle: ({ params, body }) => settleOne(hub, reportOf(params.id, body, { kind: 'succeeded' })),
     }),
-    defineRoute({
-      ...{ method: 'POST', path: '/events/{id}/fail', name: 'failEvent', scope: 'consume', params },
-      summary: 'Say that an attempt has failed',
+    defineRoute('POST /events/{id}/fail', 'failEvent', 'consume', {
+      params,
+      summary: 'Report that an attempt has failed',
       description:
-        'It is tried again later, or buried when it was the last failure allowed: then the answer is 400. May be repeated.',
+        'The delivery is retried later. If this was the last failure allowed, the delivery is buried and the answer is 400. The call may be repeated.',
       body: {
-        ...{ kind: 'json', schema: schemas.failBody },
+        kind: 'json',
+        schema: schemas.failBody,
         example: {
           worker_id: 'worker-02:8742',
           execution_time_ms: 5000,
@@ -96,21 +90,28 @@ export function settleRoutes(hub: Hub): Route[] {
         },
       },
       responses: {
-        200: { description: 'The log entry, and when it is tried again.', schema: schemas.failEntry },
+        200: {
+          description: 'The log entry, and when the next attempt may begin.',
+          schema: schemas.failEntry,
+        },
       },
       errors: [...leaseErrors, 'MAX_RETRIES_EXCEEDED'],
       handle: ({ params, body }) => settleOne(hub, reportOf(params.id, body, failureOf(body))),
     }),
-    defineRoute({
-      ...{ method: 'POST', path: '/events/settle', name: 'settleEvents', scope: 'consume' },
-      summary: 'Settle up to 1,000 attempts, each answered by itself',
+    defineRoute('POST /events/settle', 'settleEvents', 'consume', {
+      summary: 'Report up to 1,000 attempts at once',
+      description: 'Each report is answered by itself, as if it had come alone.',
       body: {
-        ...{ kind: 'json', schema: schemas.settleBody, bytesMax: 16 * 1_048_576 },
+        kind: 'json',
+        schema: schemas.settleBody,
+        bytesMax: 16 * 1_048_576,
         example: {
           outcomes: [{ event_id: 1001, lease_token: 'r1-2s-0', outcome: 'complete', execution_time_ms: 12 }],
         },
       },
-      responses: { 200: { description: 'One result each, in order.', schema: schemas.settleResults } },
+      responses: {
+        200: { description: 'One result for each report, in order.', schema: schemas.settleResults },
+      },
       errors: ['BAD_FIELD', 'BAD_JSON', 'BODY_TOO_LARGE'],
       handle: ({ body, request }) => settleMany(hub, body, request.id),
     }),
@@ -122,15 +123,11 @@ interface ClaimBody {
   readonly lease_token?: string | undefined
 }
 
-/** With a token the token decides; without one, who holds it. */
+/** A token says which lease is meant; without a token, the lease that the worker holds on the event. */
 function claimOf(eventId: number, { worker_id: workerId, lease_token: token }: ClaimBody): LeaseClaim {
   if (token !== undefined) return { eventId, token: parseLeaseToken(token) }
   if (workerId !== undefined) return { eventId, workerId: readStorable('worker_id', workerId) }
-  throw new PosthornError('BAD_FIELD', {
-    field: 'worker_id',
-    expected: 'given without a lease_token',
-    value: 'nothing',
-  })
+  throw badField('worker_id', 'given without a lease_token', undefined)
 }
 
 interface ReportBody extends ClaimBody {
@@ -149,20 +146,13 @@ function reportOf(eventId: number, body: ReportBody, outcome: Report['outcome'])
   }
 }
 
-interface FailureBody {
-  readonly error_message?: string | undefined
-  readonly permanent?: boolean | undefined
-  readonly retry_after_ms?: number | undefined
-}
+type FailureBody = Pick<Outcome, 'error_message' | 'permanent' | 'retry_after_ms'>
 
-function failureOf({
-  error_message: message,
-  permanent,
-  retry_after_ms: retryAfterMs,
-}: FailureBody): Report['outcome'] {
+function failureOf(body: FailureBody): Report['outcome'] {
+  const { error_message: message = '', permanent, retry_after_ms: retryAfterMs } = body
   return {
     kind: 'failed',
-    reason: toReason(message ?? ''),
+    reason: toReason(message),
     ...(permanent !== undefined && { permanent }),
     ...(retryAfterMs !== undefined && { retryAfterMs }),
   }
@@ -173,39 +163,33 @@ async function settleOne(hub: Hub, report: Report): Promise<Answer> {
   return { status: 200, json: resultOf(report, reply as Reply) }
 }
 
-type Outcome = z.output<typeof schemas.settleBody>['outcomes'][number]
+type SettleBody = z.output<typeof schemas.settleBody>
+type Outcome = SettleBody['outcomes'][number]
 
-async function settleMany(
-  hub: Hub,
-  body: z.output<typeof schemas.settleBody>,
-  requestId: string,
-): Promise<Answer> {
+async function settleMany(hub: Hub, body: SettleBody, requestId: string): Promise<Answer> {
   const reports = body.outcomes.map((one) => {
-    const said =
-      one.worker_id === undefined && one.lease_token === undefined
-        ? { ...one, worker_id: body.worker_id }
-        : one
-    return attempt(() => reportOf(one.event_id, said, outcomeOf(one)))
+    const isAnonymous = one.worker_id === undefined && one.lease_token === undefined
+    const said = isAnonymous ? { ...one, worker_id: body.worker_id } : one
+    return orError(() => reportOf(one.event_id, said, outcomeOf(one)))
   })
   const good = reports.filter((report): report is Report => !(report instanceof PosthornError))
   const replies = good.length === 0 ? [] : await hub.pull.settle(good, { records: 'failures' })
   let next = 0
-  // The record of a completion is not read, to save a statement. A repeat reads it, and still gives the first answer.
-  const results = reports.map((report, place) => {
-    const event_id = (body.outcomes[place] as Outcome).event_id
+  const results = body.outcomes.map(({ event_id, outcome }, place) => {
+    const report = reports[place] as Report | PosthornError
     const result =
-      report instanceof PosthornError ? report : attempt(() => resultOf(report, replies[next++] as Reply))
-    if (!(result instanceof PosthornError)) {
-      const said = (body.outcomes[place] as Outcome).outcome === 'complete' ? {} : result
-      return { event_id, ...said, status: 200 }
+      report instanceof PosthornError ? report : orError(() => resultOf(report, replies[next++] as Reply))
+    if (result instanceof PosthornError) {
+      const { instance, ...problem } = toProblem(result, requestId)
+      return { event_id, ...problem }
     }
-    const { instance, ...problem } = toProblem(result, requestId)
-    return { event_id, ...problem }
+    // The first answer to a completion has no record, which saves a statement; a repeat gets the same answer.
+    return outcome === 'complete' ? { event_id, status: 200 } : { event_id, ...result, status: 200 }
   })
   return { status: 200, json: { results } }
 }
 
-function attempt<T>(work: () => T): T | PosthornError {
+function orError<T>(work: () => T): T | PosthornError {
   try {
     return work()
   } catch (error) {
@@ -230,39 +214,38 @@ function outcomeOf(one: Outcome): Report['outcome'] {
 }
 
 const actions: Record<SettlementRecord['settlement'], string> = {
-  ...{ completed: 'COMPLETED', retried: 'FAILED', buried: 'FAILED' },
-  ...{ snoozed: 'SNOOZED', released: 'RELEASED', cancelled: 'CANCELLED' },
+  completed: 'COMPLETED',
+  retried: 'FAILED',
+  buried: 'FAILED',
+  snoozed: 'SNOOZED',
+  released: 'RELEASED',
+  cancelled: 'CANCELLED',
 }
 
-/** The log entry; a failure also says what comes next, and the last one allowed is an error in itself. */
+/** The log entry of an attempt. The entry of a failure says what comes next; the last failure allowed is an error. */
 function resultOf({ outcome }: Report, reply: Reply): object {
   if ('error' in reply) throw reply.error
   const { record } = reply
   if (record === null) return {}
+  const { eventId, settlement, failures, nextAt, finishedAt, statusCode, executionMs, reason } = record
   const { maxRetries } = reply
-  if (outcome.kind === 'failed' && outcome.permanent !== true && record.settlement === 'buried') {
-    throw new PosthornError('MAX_RETRIES_EXCEEDED', {
-      eventId: record.eventId,
-      retryCount: record.failures,
-      maxRetries,
-    })
+  if (outcome.kind === 'failed' && outcome.permanent !== true && settlement === 'buried') {
+    throw new PosthornError('MAX_RETRIES_EXCEEDED', { eventId, retryCount: failures, maxRetries })
   }
-  const entry = {
-    ...{
-      id: record.id,
-      event_id: record.eventId,
-      worker_id: record.workerId,
-      action: actions[record.settlement],
-    },
-    ...(record.statusCode !== null && { status_code: record.statusCode }),
-    ...(record.reason !== null && record.reason !== '' && { error_message: record.reason }),
-    ...(record.executionMs !== null && { execution_time_ms: record.executionMs }),
-  }
-  if (outcome.kind !== 'failed') return { ...entry, created_at: record.finishedAt }
   return {
-    ...entry,
-    retry_scheduled: record.nextAt !== null,
-    next_retry_at: record.nextAt,
-    ...{ retry_count: record.failures, max_retries: maxRetries, created_at: record.finishedAt },
+    id: record.id,
+    event_id: eventId,
+    worker_id: record.workerId,
+    action: actions[settlement],
+    ...(statusCode !== null && { status_code: statusCode }),
+    ...(reason !== null && reason !== '' && { error_message: reason }),
+    ...(executionMs !== null && { execution_time_ms: executionMs }),
+    ...(outcome.kind === 'failed' && {
+      retry_scheduled: nextAt !== null,
+      next_retry_at: nextAt,
+      retry_count: failures,
+      max_retries: maxRetries,
+    }),
+    created_at: finishedAt,
   }
 }

@@ -1,102 +1,92 @@
 import { z } from 'zod'
-import { PosthornError } from '../../errors.ts'
 import type { Hub } from '../../hub.ts'
 import { versionsOf } from '../if-match.ts'
-import { linkTo, pageFieldsOf, pagingOf } from '../list-page.ts'
-import { refuseOwnDoor } from '../own-door.ts'
-import { type Call, defineRoute, type Route, type RouteResponse } from '../route.ts'
+import { pageAnswer, pageResponse, pagingOf } from '../list-page.ts'
+import { refuseOwnAddress } from '../own-address.ts'
+import { type Call, defineRoute, emptyBody, type Route, type RouteResponse } from '../route.ts'
+import { badField } from '../schema-issue.ts'
 import { pageQuery } from '../schemas.ts'
 import { changeOf, definitionOf, describe, nameFor, recordable } from '../subscriber-document.ts'
 import * as schemas from '../subscriber-schemas.ts'
-import { record } from './event-action-routes.ts'
+import { recordAction } from './record-action.ts'
 
 const params = z.object({ id: z.uuid() })
-const headers = { ETag: 'Its version, for `If-Match`.' }
-const current: RouteResponse = { description: 'As it is now.', schema: schemas.subscriber, headers }
-const ifMatch = ' With `If-Match` only if it has not been changed since.'
+const headers = { ETag: 'The version of the subscription, for `If-Match`' }
+const current: RouteResponse = {
+  description: 'The subscription as it is now.',
+  schema: schemas.subscriber,
+  headers,
+}
+const exampleSubscriber = {
+  name: 'billing',
+  url: 'https://billing.example/hooks',
+  event_types: ['invoice.*'],
+  tags: 'eu',
+  filter: { '/payload/paid': true },
+  ordering_key: '/payload/invoice_id',
+  retry_backoff_seconds: [5, 30, 300],
+  timeout_ms: 10_000,
+  headers: { 'x-team': 'billing' },
+  public_headers: ['x-team'],
+  max_concurrency: 10,
+  rate_per_second: 50,
+  on_exhausted: 'skip',
+  format: 'standard',
+  is_active: true,
+}
+const ifMatch = ' With `If-Match` the call succeeds only if the subscription has not changed since.'
 
-/** Subscriptions that are made over HTTP; those of handlers are made by the processes that have the handlers. */
+const verbs = {
+  pause: {
+    status: 'paused',
+    summary: 'Pause a subscription',
+    description: `Matching events are still stored for the subscription; nothing is leased until it is resumed.${ifMatch}`,
+  },
+  resume: {
+    status: 'active',
+    summary: 'Resume a subscription that is paused or suspended',
+    description: `A suspended endpoint is tried again at once.${ifMatch}`,
+  },
+} as const
+
+/** Subscriptions made over HTTP. The subscriptions of handlers are made by the processes that have the handlers. */
 export function subscriberRoutes(hub: Hub): Route[] {
   return [
-    defineRoute({
-      ...{ method: 'POST', path: '/subscribers', name: 'createSubscriber', scope: 'manage' },
+    defineRoute('POST /subscribers', 'createSubscriber', 'manage', {
       summary: 'Create a subscription',
       description:
-        'A webhook needs `url` and `event_types`; its `secret`, and the values of `headers` that are not among `public_headers`, are shown in this answer only. Whoever pulls names it: `GET /events/subscribe?subscription=<name>`.',
-      body: {
-        ...{ kind: 'json', schema: schemas.newSubscriber },
-        example: {
-          ...{
-            name: 'billing',
-            url: 'https://billing.example/hooks',
-            event_types: ['invoice.*'],
-            tags: 'eu',
-          },
-          ...{ filter: { '/payload/paid': true }, ordering_key: '/payload/invoice_id' },
-          ...{ retry_backoff_seconds: [5, 30, 300], timeout_ms: 10_000, headers: { 'x-team': 'billing' } },
-          public_headers: ['x-team'],
-          ...{
-            max_concurrency: 10,
-            rate_per_second: 50,
-            on_exhausted: 'skip',
-            format: 'standard',
-            is_active: true,
-          },
-        },
-      },
-      responses: { 201: { description: 'Created.', schema: schemas.createdSubscriber, headers } },
-      errors: ['BAD_FIELD', 'BAD_OPTION', 'NAME_TAKEN', 'SECRET_KEY_MISSING'],
-      handle: async ({ body, caller, request }) => {
-        const { secret, ...shown } = body
-        const name = nameFor(body)
-        const { definition, endpoint } = definitionOf({ ...body, name }, hub.endpoints.timeoutMs)
-        const status = body.is_active === false ? 'paused' : 'active'
-        if (endpoint === null) {
-          if (secret !== undefined) throw refused('secret', 'left out, since nothing is signed', 'given')
-          await record(hub, caller, 'subscriber.create', name, recordable(shown))
-          const made = await hub.subscribers.create({ definition, endpoint, status, secret: null })
-          return { status: 201, ...describe(made) }
-        }
-        refuseOwnDoor(endpoint.url, request)
-        hub.endpoints.define(endpoint, null)
-        await record(hub, caller, 'subscriber.create', name, recordable(shown))
-        const made = await hub.endpoints.create({ definition, endpoint, status, secret })
-        // Values are shown this once, as the secret is.
-        const headers = lowerCased(endpoint.headers)
-        return { status: 201, ...describe(made.subscriber, { headers, secret: made.secret }) }
-      },
-    }),
-    defineRoute({
-      ...{ method: 'GET', path: '/subscribers', name: 'listSubscribers', scope: 'manage', query: pageQuery },
-      summary: 'List subscriptions, those of handlers included',
+        'A webhook needs `url` and `event_types`. Only this answer shows its `secret` and the values of headers that `public_headers` does not name. Workers pull from a pull subscription by its name: `GET /events/subscribe?subscription=<name>`.',
+      body: { kind: 'json', schema: schemas.newSubscriber, example: exampleSubscriber },
       responses: {
-        200: {
-          description: 'The oldest first, unless `order=desc`.',
-          schema: schemas.subscribers,
-          headers: { link: 'rel="next": the next page' },
-        },
+        201: { description: 'The subscription is created.', schema: schemas.createdSubscriber, headers },
+      },
+      errors: ['BAD_FIELD', 'BAD_OPTION', 'NAME_TAKEN', 'SECRET_KEY_MISSING'],
+      handle: (call) => create(hub, call),
+    }),
+    defineRoute('GET /subscribers', 'listSubscribers', 'manage', {
+      query: pageQuery,
+      summary: 'List subscriptions, with those of handlers',
+      responses: {
+        200: pageResponse(schemas.subscribers, 'A page of subscriptions, oldest first unless `order=desc`.'),
       },
       errors: ['BAD_FIELD', 'BAD_OPTION'],
-      handle: async ({ query, request }) => {
-        const { subscribers, total, nextCursor } = await hub.subscribers.list(pagingOf(query))
-        const json = {
-          subscribers: subscribers.map((one) => describe(one).json),
-          ...pageFieldsOf(query, { total, nextCursor }),
-        }
-        return { status: 200, json, headers: linkTo(request.url, nextCursor) }
+      handle: async ({ query, request: { url } }) => {
+        const page = await hub.subscribers.list(pagingOf(query))
+        const subscribers = page.subscribers.map((one) => describe(one).json)
+        return pageAnswer({ subscribers }, { query, url, page })
       },
     }),
-    defineRoute({
-      ...{ method: 'GET', path: '/subscribers/{id}', name: 'getSubscriber', scope: 'manage', params },
+    defineRoute('GET /subscribers/{id}', 'getSubscriber', 'manage', {
+      params,
       summary: 'Get a subscription',
-      responses: { 200: { description: 'It.', schema: schemas.subscriber, headers } },
+      responses: { 200: { ...current, description: 'The subscription.' } },
       errors: ['NOT_FOUND', 'BAD_FIELD'],
       handle: async ({ params }) => ({ status: 200, ...describe(await hub.subscribers.get(params.id)) }),
     }),
-    defineRoute({
-      ...{ method: 'PATCH', path: '/subscribers/{id}', name: 'changeSubscriber', scope: 'manage', params },
+    defineRoute('PATCH /subscribers/{id}', 'changeSubscriber', 'manage', {
+      params,
       summary: 'Change a subscription',
-      description: `What is left out stays as it is, a header as well; one that is null is taken away. Types, tags, filter and ordering key count for events that are published from now on, all else for what waits too.${ifMatch}`,
+      description: `A field that is left out stays as it is, and so does a header; a header that is null is removed. Types, tags, filter and ordering key apply to events published from now on, everything else also to what waits.${ifMatch}`,
       body: { kind: 'json', schema: schemas.subscriberChange, example: { max_concurrency: 20 } },
       responses: { 200: current },
       errors: ['NOT_FOUND', 'BAD_FIELD', 'BAD_OPTION', 'CHANGED_MEANWHILE', 'SECRET_KEY_MISSING'],
@@ -109,97 +99,120 @@ export function subscriberRoutes(hub: Hub): Route[] {
         }
         const draft = change(before)
         if ('endpoint' in draft) await hub.endpoints.checkSealed(draft.endpoint)
-        refuseOwnDoor(body.url, request)
-        await record(hub, caller, 'subscriber.change', before.name, recordable(body))
+        refuseOwnAddress(body.url, request)
+        const details = recordable(body)
+        await recordAction(hub, caller, { action: 'subscriber.change', target: before.name, details })
         return { status: 200, ...describe(await hub.subscribers.change(which(params, request), change)) }
       },
     }),
-    defineRoute({
-      ...{ method: 'DELETE', path: '/subscribers/{id}', name: 'deleteSubscriber', scope: 'manage', params },
-      summary: 'End a subscription',
-      description: `What still waits for it is cancelled, and stays visible. The work queue cannot be ended.${ifMatch}`,
-      responses: { 204: { description: 'Ended.' } },
+    defineRoute('DELETE /subscribers/{id}', 'deleteSubscriber', 'manage', {
+      params,
+      summary: 'Delete a subscription',
+      description: `Deliveries that still wait for the subscription are cancelled, and stay visible. The work queue cannot be deleted.${ifMatch}`,
+      responses: { 204: { description: 'The subscription is deleted.' } },
       errors: ['NOT_FOUND', 'BAD_FIELD', 'CHANGED_MEANWHILE'],
       handle: async ({ params, caller, request }) => {
         const { name, no } = await hub.subscribers.get(params.id)
-        if (no === 0) throw refused('id', 'not that of the work queue', params.id)
-        await record(hub, caller, 'subscriber.delete', name, {})
+        if (no === 0) throw badField('id', 'not that of the work queue', params.id)
+        await recordAction(hub, caller, { action: 'subscriber.delete', target: name })
         await hub.subscribers.delete(which(params, request))
         return { status: 204 }
       },
     }),
-    ...(['pause', 'resume'] as const).map((verb) =>
-      defineRoute({
-        ...{
-          method: 'POST',
-          path: `/subscribers/{id}/${verb}`,
-          name: `${verb}Subscriber`,
-          scope: 'manage',
-          params,
-        },
-        summary: verb === 'pause' ? 'Hold everything that is owed to it' : 'Let it go on',
-        description:
-          verb === 'pause'
-            ? `Events that it wants are still stored for it; nothing is leased until it is resumed.${ifMatch}`
-            : `Also an endpoint that was suspended is tried again at once.${ifMatch}`,
-        body: { kind: 'json', schema: z.strictObject({}), isOptional: true },
-        responses: { 200: current },
-        errors: ['NOT_FOUND', 'BAD_FIELD', 'CHANGED_MEANWHILE'],
-        handle: async ({ params, caller, request }) => {
-          const { name } = await hub.subscribers.get(params.id)
-          await record(hub, caller, `subscriber.${verb}`, name, {})
-          const status = verb === 'pause' ? 'paused' : 'active'
-          const now = await hub.subscribers.change(which(params, request), () => ({ status }))
-          if (verb === 'resume') hub.pull.look()
-          return { status: 200, ...describe(now) }
-        },
-      }),
-    ),
-    defineRoute({
-      ...{
-        method: 'POST',
-        path: '/subscribers/{id}/rotate-secret',
-        name: 'rotateSecret',
-        scope: 'manage',
-        params,
-      },
+    ...(['pause', 'resume'] as const).map((verb) => subscriberVerb(hub, verb)),
+    defineRoute('POST /subscribers/{id}/rotate-secret', 'rotateSecret', 'manage', {
+      params,
       summary: 'Sign with a new secret',
-      description: `Deliveries are signed with the old ones as well for \`overlap_seconds\`, so that receivers can change over.${ifMatch}`,
+      description: `For \`overlap_seconds\` deliveries are also signed with the old secrets, so that receivers can change over.${ifMatch}`,
       body: { kind: 'json', schema: schemas.rotation, isOptional: true, example: { overlap_seconds: 3600 } },
-      responses: { 200: { description: 'The new one, shown this once.', schema: schemas.rotated, headers } },
+      responses: {
+        200: { description: 'The new secret. It is not shown again.', schema: schemas.rotated, headers },
+      },
       errors: ['NOT_FOUND', 'BAD_FIELD', 'CHANGED_MEANWHILE', 'SECRET_KEY_MISSING'],
       handle: async ({ params, body, caller, request }) => {
         const { overlap_seconds: overlapSeconds, secret } = schemas.rotation.parse(body ?? {})
         const { name } = await hub.subscribers.get(params.id)
-        await record(hub, caller, 'subscriber.rotate_secret', name, { overlap_seconds: overlapSeconds })
+        const details = { overlap_seconds: overlapSeconds }
+        await recordAction(hub, caller, { action: 'subscriber.rotate_secret', target: name, details })
         const overlapMs = overlapSeconds * 1000
         const rotated = await hub.endpoints.rotateSecret(which(params, request), { overlapMs, secret })
         const json = { id: params.id, secret: rotated.secret }
         return { status: 200, json, headers: { etag: `"${rotated.version}"` } }
       },
     }),
-    defineRoute({
-      ...{ method: 'POST', path: '/subscribers/{id}/test', name: 'testSubscriber', scope: 'manage', params },
+    defineRoute('POST /subscribers/{id}/test', 'testSubscriber', 'manage', {
+      params,
       summary: 'Send a test delivery now',
       description:
-        'An event of type `posthorn.test`, signed as all are, whatever the state of the subscriber. The answer says how it went; nothing of it is kept.',
-      body: { kind: 'json', schema: z.strictObject({}), isOptional: true },
-      responses: { 200: { description: 'How it went.', schema: schemas.testResult } },
+        'Sends an event of type `posthorn.test`, signed like every delivery, whatever the state of the subscription. The answer says how it went; nothing is stored.',
+      body: emptyBody,
+      responses: { 200: { description: 'How the test went.', schema: schemas.testResult } },
       errors: ['NOT_FOUND', 'BAD_FIELD', 'SECRET_KEY_WRONG'],
       handle: async ({ params, caller, signal }) => {
         const { name } = await hub.subscribers.get(params.id)
-        await record(hub, caller, 'subscriber.test', name, {})
+        await recordAction(hub, caller, { action: 'subscriber.test', target: name })
         const { outcome, exchange, deliveryId } = await hub.endpoints.test(params.id, signal)
         const { statusCode, errorClass, error, response, timings } = exchange
-        const delivered = outcome.kind === 'succeeded'
-        const json = { delivered, webhook_id: deliveryId, status_code: statusCode, error_class: errorClass }
-        return { status: 200, json: { ...json, error, response, timings } }
+        const json = {
+          delivered: outcome.kind === 'succeeded',
+          webhook_id: deliveryId,
+          status_code: statusCode,
+          error_class: errorClass,
+          error,
+          response,
+          timings,
+        }
+        return { status: 200, json }
       },
     }),
   ]
 }
 
-/** The one that is meant, as the caller has seen it if that is said. */
+type CreateCall = Call<unknown, unknown, z.output<typeof schemas.newSubscriber>>
+
+async function create(hub: Hub, { body, caller, request }: CreateCall) {
+  const { secret, ...shown } = body
+  const name = nameFor(body)
+  const { definition, endpoint } = definitionOf({ ...body, name }, hub.endpoints.timeoutMs)
+  const status = body.is_active === false ? 'paused' : 'active'
+  const action = { action: 'subscriber.create', target: name, details: recordable(shown) }
+  if (endpoint === null) {
+    if (secret !== undefined) throw badField('secret', 'left out, since nothing is signed', secret)
+    await recordAction(hub, caller, action)
+    return {
+      status: 201,
+      ...describe(await hub.subscribers.create({ definition, endpoint, status, secret: null })),
+    }
+  }
+  refuseOwnAddress(endpoint.url, request)
+  hub.endpoints.define(endpoint, null)
+  await recordAction(hub, caller, action)
+  const made = await hub.endpoints.create({ definition, endpoint, status, secret })
+  // Only this answer shows the values of headers, as it shows the secret.
+  const headers = lowerCased(endpoint.headers)
+  return { status: 201, ...describe(made.subscriber, { headers, secret: made.secret }) }
+}
+
+function subscriberVerb(hub: Hub, verb: keyof typeof verbs): Route {
+  const { status, summary, description } = verbs[verb]
+  return defineRoute(`POST /subscribers/{id}/${verb}`, `${verb}Subscriber`, 'manage', {
+    params,
+    summary,
+    description,
+    body: emptyBody,
+    responses: { 200: current },
+    errors: ['NOT_FOUND', 'BAD_FIELD', 'CHANGED_MEANWHILE'],
+    handle: async ({ params, caller, request }) => {
+      const { name } = await hub.subscribers.get(params.id)
+      await recordAction(hub, caller, { action: `subscriber.${verb}`, target: name })
+      const now = await hub.subscribers.change(which(params, request), () => ({ status }))
+      if (verb === 'resume') hub.pull.look()
+      return { status: 200, ...describe(now) }
+    },
+  })
+}
+
+/** The subscription that is meant, in one of the versions that `If-Match` names. */
 function which(
   { id }: { id: string },
   { headers }: Call<unknown, unknown, unknown>['request'],
@@ -209,8 +222,4 @@ function which(
 
 function lowerCased(headers: Readonly<Record<string, string | null>>): object {
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]))
-}
-
-function refused(field: string, expected: string, value: string): PosthornError {
-  return new PosthornError('BAD_FIELD', { field, expected, value })
 }

@@ -1,30 +1,30 @@
 import type { Socket } from 'node:net'
-import { PosthornError } from '../errors.ts'
+import { badField } from './schema-issue.ts'
 
-/** The request by which a url is given: it came in by our door, and says what that is called. */
-export interface ArrivedRequest {
+/** The request that brings a webhook URL: it shows the names and the address under which this server can be reached. */
+interface ArrivedRequest {
   readonly headers: { readonly host?: string | undefined }
   readonly socket: Pick<Socket, 'localAddress' | 'localPort'>
 }
 
-/** A webhook to our own door would come in as the next event, and so on. Throws BAD_FIELD. */
-export function refuseOwnDoor(url: string | undefined, { headers, socket }: ArrivedRequest): void {
+/** Refuses a webhook URL that leads back to this server: each delivery would be published as the next event, without end. */
+export function refuseOwnAddress(url: string | undefined, { headers, socket }: ArrivedRequest): void {
   if (url === undefined || !URL.canParse(url)) return
   const target = new URL(url)
-  if (isCalled(target, headers.host) || leadsTo(target, socket)) {
-    throw new PosthornError('BAD_FIELD', { field: 'url', expected: 'somewhere else than here', value: url })
+  if (isNamedAs(target, headers.host) || leadsTo(target, socket)) {
+    throw badField('url', 'the address of another server', url)
   }
 }
 
-/** By the name that the caller has for us. Without a port a proxy may have had it, for http or for https. */
-function isCalled(target: URL, host: string | undefined): boolean {
+/** Compares with the Host that the caller used. A Host without a port may belong to a proxy, for http or for https. */
+function isNamedAs(target: URL, host: string | undefined): boolean {
   if (host === undefined || !URL.canParse(`http://${host}`)) return false
   const own = new URL(`http://${host}`)
   if (own.hostname !== target.hostname) return false
   return own.port === '' ? target.port === '' : own.port === portOf(target)
 }
 
-/** This machine by one of the names that every machine has for itself, and the port that we listen on. */
+/** The names that every machine has for itself. */
 const thisMachine =
   /^(127(\.\d+){3}|0\.0\.0\.0|\[::1?\]|\[::ffff:(7f[\da-f]{2}:[\da-f]+|0:0)\]|(.+\.)?localhost\.?)$/
 
