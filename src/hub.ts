@@ -49,7 +49,7 @@ export interface Hub
   readonly retention: Retention
   /** Leases for workers elsewhere. */
   readonly pull: Pull
-  /** Publishes events that are parsed already: the routes keep the text that came. */
+  /** Publishes parsed events: HTTP routes parse the text that came, and then publish by the same call as `publish`. */
   readonly publisher: Publisher
   /** Subscriptions by name, number and id. */
   readonly subscribers: SubscriptionCache

@@ -1,6 +1,6 @@
+import { badEvent } from '../domain/bad-value.ts'
 import type { EventAttributes } from '../domain/event.ts'
-import { isLongerThan, isStorable, toDetail } from '../domain/text.ts'
-import { PosthornError } from '../errors.ts'
+import { isLongerThan, isStorable } from '../domain/text.ts'
 import { attributeName, base64Mark, contentTypePattern, noDataMark } from './content.ts'
 
 /** The attributes of one CloudEvent as they came. Those of `textAttributes` are texts, and not empty. */
@@ -53,8 +53,4 @@ export function toRecord(entries: readonly (readonly [string, AttributeValue])[]
   const record: Record<string, AttributeValue> = Object.create(null)
   for (const [name, value] of entries) record[name] = value
   return record
-}
-
-export function badEvent(field: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_EVENT', { field: toDetail(field), expected, value: toDetail(value) })
 }

@@ -1,10 +1,11 @@
 import { isUtf8 } from 'node:buffer'
 import { createHash } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
+import { badEvent } from '../domain/bad-value.ts'
 import { type EventAttributes, type EventFields, keyCharsMax, parseEvent } from '../domain/event.ts'
 import { decodeUtf8, type Member, parseMember, readElements, readMembers } from '../domain/json-members.ts'
 import { PosthornError } from '../errors.ts'
-import { type Attributes, type AttributeValue, addAttribute, badEvent, toRecord } from './attributes.ts'
+import { type Attributes, type AttributeValue, addAttribute, toRecord } from './attributes.ts'
 import {
   base64Mark,
   batchType,

@@ -1,7 +1,6 @@
 import { createHash, randomBytes, randomInt, timingSafeEqual } from 'node:crypto'
-import { PosthornError } from '../errors.ts'
+import { badOption } from './bad-value.ts'
 import { rateMax, rateMin } from './subscription.ts'
-import { toDetail } from './text.ts'
 
 /** What a key may do. `admin` may do everything. */
 export const scopeNames = ['publish', 'consume', 'read', 'manage', 'admin'] as const
@@ -105,8 +104,4 @@ function checkRate(rate: unknown): number {
 function checkExpiry(time: unknown): Date {
   if (time instanceof Date && time.getTime() < expiryEndMs) return time
   throw badOption('expiresAt', 'a date before the year 9999', time)
-}
-
-function badOption(option: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_OPTION', { option, expected, value: toDetail(value) })
 }

@@ -1,5 +1,4 @@
-import { PosthornError } from '../errors.ts'
-import { toDetail } from './text.ts'
+import { badOption } from './bad-value.ts'
 
 /** A caller's own transaction: anything that runs SQL inside it. A `pg` client is one; adapters make others. */
 export interface CallerTransaction {
@@ -16,7 +15,7 @@ export function checkTransaction(tx: unknown): CallerTransaction {
   }
   if (isRecord(tx) && typeof tx.query === 'function') return tx as unknown as CallerTransaction
   const adapter = adapterFor(tx)
-  if (adapter === undefined) throw badTransaction('a transaction that has query(text, values)', toDetail(tx))
+  if (adapter === undefined) throw badTransaction('a transaction that has query(text, values)', tx)
   const [library, call, path] = adapter
   throw badTransaction(`${call} of posthorn/adapters/${path}`, `an object of ${library}`)
 }
@@ -24,17 +23,14 @@ export function checkTransaction(tx: unknown): CallerTransaction {
 /** What the statement gave. Some libraries' `query` gives a bare array, or nothing. */
 export function rowsOf(answer: unknown): readonly unknown[] {
   if (isRecord(answer) && Array.isArray(answer.rows)) return answer.rows
-  throw badTransaction('a transaction whose query(text, values) resolves to { rows }', toDetail(answer))
+  throw badTransaction('a transaction whose query(text, values) resolves to { rows }', answer)
 }
 
 /** For adapters, each of which is made for one library. */
 export function checkAdapted(library: string, tx: unknown, method: string): void {
   if (isRecord(tx) && typeof tx[method] === 'function') return
   const [other] = adapterFor(tx) ?? []
-  throw badTransaction(
-    `a transaction of ${library}`,
-    other === undefined ? toDetail(tx) : `an object of ${other}`,
-  )
+  throw badTransaction(`a transaction of ${library}`, other === undefined ? tx : `an object of ${other}`)
 }
 
 /** For adapters, which know the form of what they are given. */
@@ -73,6 +69,6 @@ function isRecord(value: unknown): value is Record<string, unknown> {
   return (typeof value === 'object' && value !== null) || typeof value === 'function'
 }
 
-export function badTransaction(expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_OPTION', { option: 'tx', expected, value })
+export function badTransaction(expected: string, value: unknown): Error {
+  return badOption('tx', expected, value)
 }

@@ -1,9 +1,9 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { PosthornError } from '../errors.ts'
+import { badEvent, badOption } from './bad-value.ts'
 import { type EventFields, type EventInput, typePattern } from './event.ts'
 import { checkOptions } from './known-names.ts'
 import type { StoredEvent } from './stored-event.ts'
-import { toDetail } from './text.ts'
 
 /** One type of event: what its payload must be, and which lane follows from it. */
 export interface EventDefinition<Input = unknown, Output = Input> {
@@ -83,26 +83,18 @@ function definitionOf(definitions: EventDefinitions, type: string): EventDefinit
   const definition = Object.hasOwn(definitions, type) ? definitions[type] : undefined
   if (definition !== undefined) return definition
   const expected = `a type of the catalogue (${Object.keys(definitions).join(', ')})`
-  throw new PosthornError('BAD_EVENT', { field: 'type', expected, value: toDetail(type) })
+  throw badEvent('type', expected, type)
 }
 
 function checkType(type: string): void {
   if (typePattern.test(type)) return
-  throw new PosthornError('BAD_OPTION', {
-    option: 'events',
-    expected: 'named by event types',
-    value: toDetail(type),
-  })
+  throw badOption('events', 'named by event types', type)
 }
 
 /** A bare schema has the look of one. */
 function checkDefinition(type: string, definition: unknown): void {
   if (typeof (definition as EventDefinition | undefined)?.orderingKey === 'function') return
-  throw new PosthornError('BAD_OPTION', {
-    option: `events[${type}]`,
-    expected: 'made by event(schema) or event()',
-    value: toDetail(definition),
-  })
+  throw badOption(`events[${type}]`, 'made by event(schema) or event()', definition)
 }
 
 export type EventType<C extends Catalogue> = keyof C['definitions'] & string

@@ -1,16 +1,15 @@
 import { PosthornError } from '../errors.ts'
-import { toDetail } from './text.ts'
+import { badEvent, badOption } from './bad-value.ts'
 
 /** For calls that take many events, in the hub and in clients, which run without Node. */
 export function checkEventList(events: unknown): void {
   if (Array.isArray(events)) return
-  const expected = 'a list of events'
-  throw new PosthornError('BAD_OPTION', { option: 'events', expected, value: toDetail(events) })
+  throw badOption('events', 'a list of events', events)
 }
 
 export function checkEventForm(event: unknown): void {
   if (typeof event === 'object' && event !== null && !Array.isArray(event)) return
-  throw new PosthornError('BAD_EVENT', { field: theEvent, expected: 'an object', value: toDetail(event) })
+  throw badEvent(theEvent, 'an object', event)
 }
 
 /** Stands for the field where the event as a whole is wrong. */

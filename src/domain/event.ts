@@ -1,10 +1,10 @@
-import { PosthornError } from '../errors.ts'
+import { badEvent } from './bad-value.ts'
 import { checkEventForm } from './event-list.ts'
 import { leftOut, type NamesOf, unknownName } from './known-names.ts'
 import { meantFields } from './meant-fields.ts'
 import { checkPayloadText, stringifyPayload } from './payload.ts'
 import { parseTags } from './tags.ts'
-import { isLongerThan, isStorable, toDetail } from './text.ts'
+import { isLongerThan, isStorable } from './text.ts'
 
 type Optional<T> = T | null | undefined
 
@@ -111,7 +111,7 @@ function checkFields(given: object): void {
   const name = unknownName(given, eventFields)
   if (name === undefined) return
   const expected = leftOut(name, eventFieldNames, 'no event takes it', meantFields)
-  throw badEvent(name.slice(0, 200), expected, (given as Record<string, unknown>)[name])
+  throw badEvent(name, expected, (given as Record<string, unknown>)[name])
 }
 
 export function parseEvent(given: EventInput): NewEvent {
@@ -188,7 +188,7 @@ function parseSource(value: unknown): EventSource | null {
   const stranger = unknownName(value, sourceFields)
   if (stranger !== undefined) {
     const expected = leftOut(stranger, Object.keys(sourceFields), 'no source has it')
-    throw badEvent(`source.${stranger.slice(0, 200)}`, expected, (value as Record<string, unknown>)[stranger])
+    throw badEvent(`source.${stranger}`, expected, (value as Record<string, unknown>)[stranger])
   }
   const { type, id, name } = value as Record<keyof EventSource, unknown>
   const source: EventSource = {
@@ -265,8 +265,4 @@ function isAttribute(value: unknown): boolean {
 function parseFlag(field: string, value: unknown): boolean | null {
   if (value == null || typeof value === 'boolean') return value ?? null
   throw badEvent(field, 'true or false', value)
-}
-
-function badEvent(field: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_EVENT', { field, expected, value: toDetail(value) })
 }

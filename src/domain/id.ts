@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { PosthornError } from '../errors.ts'
-import { toDetail } from './text.ts'
+import { badOption } from './bad-value.ts'
 
 /** An event id is an integer of 53 bits: 10 bits of shard, 43 bits counted by the shard itself. */
 const idsPerShard = 2 ** 43
@@ -22,24 +21,20 @@ export function shardFirstId(shard: number): number {
 
 /** PostgreSQL would refuse others with an error of its own. */
 export function checkEventId(eventId: unknown): void {
-  if (!Number.isSafeInteger(eventId)) throw badId('eventId', 'the id of an event', eventId)
+  if (!Number.isSafeInteger(eventId)) throw badOption('eventId', 'the id of an event', eventId)
 }
 
 export function checkEventIds(eventIds: unknown): void {
-  if (!Array.isArray(eventIds)) throw badId('eventIds', 'a list of ids', eventIds)
+  if (!Array.isArray(eventIds)) throw badOption('eventIds', 'a list of ids', eventIds)
   for (const eventId of eventIds) checkEventId(eventId)
 }
 
 const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 export function checkDeadLetterIds(ids: unknown): void {
-  if (!Array.isArray(ids)) throw badId('deadLetterIds', 'a list of ids', ids)
+  if (!Array.isArray(ids)) throw badOption('deadLetterIds', 'a list of ids', ids)
   const stranger = ids.findIndex((id) => typeof id !== 'string' || !uuidForm.test(id))
-  if (stranger >= 0) throw badId('deadLetterId', 'the id of a dead letter', ids[stranger])
-}
-
-function badId(option: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_OPTION', { option, expected, value: toDetail(value) })
+  if (stranger >= 0) throw badOption('deadLetterId', 'the id of a dead letter', ids[stranger])
 }
 
 export interface DeliveryKey {
@@ -129,5 +124,5 @@ function hex(value: number, digits: number): string {
 
 function check(option: string, value: number, min: number, max: number): void {
   if (Number.isInteger(value) && value >= min && value <= max) return
-  throw new PosthornError('BAD_OPTION', { option, expected: `an integer from ${min} to ${max}`, value })
+  throw badOption(option, `an integer from ${min} to ${max}`, value)
 }

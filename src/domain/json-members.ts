@@ -1,4 +1,4 @@
-import { PosthornError } from '../errors.ts'
+import { badEvent } from './bad-value.ts'
 import {
   badJson,
   closeBrace,
@@ -12,7 +12,6 @@ import {
   quote,
   skipSpace,
 } from './json-scan.ts'
-import { toDetail } from './text.ts'
 
 /**
  * Takes JSON text apart one level deep and leaves every value as the text it was: whitespace, key order, duplicate
@@ -44,7 +43,7 @@ export function readMembers(text: string, what: string): Member[] {
     const afterName = endOfString(text, at)
     const key = nameOf(text, at, afterName)
     if (seen.has(key)) {
-      throw new PosthornError('BAD_EVENT', { field: toDetail(key), expected: 'given once', value: 'twice' })
+      throw badEvent(key, 'given once', 'twice')
     }
     seen.add(key)
     at = skipSpace(text, afterName)

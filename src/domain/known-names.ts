@@ -1,5 +1,4 @@
-import { PosthornError } from '../errors.ts'
-import { toDetail } from './text.ts'
+import { badOption } from './bad-value.ts'
 
 /** The names that an object may have: TypeScript says when one is missing here, or stale. */
 export type NamesOf<Options> = Readonly<Record<keyof Options & string, true>>
@@ -12,16 +11,13 @@ export function checkOptions(
   { prefix = '', meant = {} }: { prefix?: string; meant?: Readonly<Record<string, string>> } = {},
 ): void {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
-    throw new PosthornError('BAD_OPTION', { option: whose, expected: 'an object', value: toDetail(given) })
+    throw badOption(whose, 'an object', given)
   }
   const name = unknownName(given, known)
   if (name === undefined) return
-  throw new PosthornError('BAD_OPTION', {
-    option: prefix + toDetail(name),
-    expected: leftOut(name, Object.keys(known), `${whose} has no such option`, meant),
-    // Not the value itself: what is mistyped may be the name of a secret.
-    value: `a ${typeof (given as Record<string, unknown>)[name]}`,
-  })
+  const expected = leftOut(name, Object.keys(known), `${whose} has no such option`, meant)
+  // Only the type of the value: the mistyped name may be that of a secret.
+  throw badOption(prefix + name, expected, `a ${typeof (given as Record<string, unknown>)[name]}`)
 }
 
 export function unknownName(given: object, known: Readonly<Record<string, unknown>>): string | undefined {

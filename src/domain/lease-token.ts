@@ -1,4 +1,4 @@
-import { PosthornError } from '../errors.ts'
+import { badField } from './bad-value.ts'
 
 /** What a lease token stands for. The token proper is random; the rest only says where to look. */
 export interface LeaseToken {
@@ -24,11 +24,7 @@ export function parseLeaseToken(text: string): LeaseToken {
   const runId = Number.parseInt(place.slice(1), 36)
   const subscription = Number.parseInt(queue, 36)
   if (!Number.isSafeInteger(runId) || !(subscription <= subscriptionMax)) {
-    throw new PosthornError('BAD_FIELD', {
-      field: 'lease_token',
-      expected: 'one that a lease gave',
-      value: text,
-    })
+    throw badField('lease_token', 'the token of a lease', text)
   }
   // By the text of the other parts, so that a zero before a number alters it as well.
   const token = cover(Number.parseInt(random, 36), `${place}-${queue}`)

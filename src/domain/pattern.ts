@@ -1,5 +1,4 @@
-import { PosthornError } from '../errors.ts'
-import { toDetail } from './text.ts'
+import { badOption } from './bad-value.ts'
 
 export const patternForm = /^(\*|[A-Za-z0-9_.:-]+(\.\*)?)$/
 export const patternCharsMax = 100
@@ -9,7 +8,7 @@ export function checkPattern(pattern: string): string {
   if (typeof pattern === 'string' && pattern.length <= patternCharsMax && patternForm.test(pattern))
     return pattern
   const expected = `a type, a type followed by .*, or *, of at most ${patternCharsMax} characters`
-  throw new PosthornError('BAD_OPTION', { option: 'type pattern', expected, value: toDetail(pattern) })
+  throw badOption('type pattern', expected, pattern)
 }
 
 export function matchesPattern(pattern: string, type: string): boolean {

@@ -1,4 +1,4 @@
-import { PosthornError } from '../errors.ts'
+import { badOption } from './bad-value.ts'
 import type { NamesOf } from './known-names.ts'
 
 /** How deep a queue may be and how it is worked off, by the names of seed 002. Null: no limit, or the usual. */
@@ -50,7 +50,7 @@ export const queueOptionNames = Object.keys(queueOptions) as (keyof QueueConfig)
 export function defineQueue(options: QueueOptions): QueueConfig {
   const { onFull = null } = options
   if (onFull !== null && onFull !== 'refuse' && onFull !== 'hold') {
-    throw bad('onFull', '"refuse" or "hold"', onFull)
+    throw badOption('onFull', '"refuse" or "hold"', onFull)
   }
   const config: QueueConfig = {
     maxQueueDepth: within('maxQueueDepth', options),
@@ -67,7 +67,7 @@ export function defineQueue(options: QueueOptions): QueueConfig {
 /** Publishers are to be told before they are turned away. */
 export function checkWatermark({ maxQueueDepth, highWatermark }: QueueConfig): void {
   if (maxQueueDepth === null || highWatermark === null || highWatermark <= maxQueueDepth) return
-  throw bad('highWatermark', `at most maxQueueDepth, which is ${maxQueueDepth}`, highWatermark)
+  throw badOption('highWatermark', `at most maxQueueDepth, which is ${maxQueueDepth}`, highWatermark)
 }
 
 function within(option: keyof typeof ranges, options: QueueOptions): number | null {
@@ -75,9 +75,5 @@ function within(option: keyof typeof ranges, options: QueueOptions): number | nu
   const [min, max] = ranges[option]
   if (value === null) return null
   if (typeof value === 'number' && Number.isInteger(value) && value >= min && value <= max) return value
-  throw bad(option, `an integer from ${min} to ${max}`, value)
-}
-
-function bad(option: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_OPTION', { option, expected, value })
+  throw badOption(option, `an integer from ${min} to ${max}`, value)
 }

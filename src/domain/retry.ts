@@ -1,6 +1,5 @@
-import { PosthornError } from '../errors.ts'
+import { badOption } from './bad-value.ts'
 import { checkOptions, type NamesOf } from './known-names.ts'
-import { toDetail } from './text.ts'
 
 /** How long to wait after a failure, and which failure is the last: with `failuresMax` 3 the third is final. */
 export type RetryPolicy =
@@ -102,8 +101,4 @@ function check(option: string, value: number, min: number, max: number): void {
 function checkNumber(option: string, value: number, min: number, max: number): void {
   if (typeof value === 'number' && value >= min && value <= max) return
   throw badOption(option, min === max ? String(min) : `from ${min} to ${max}`, value)
-}
-
-function badOption(option: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_OPTION', { option, expected, value: toDetail(value) })
 }

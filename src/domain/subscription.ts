@@ -1,4 +1,4 @@
-import { PosthornError } from '../errors.ts'
+import { badOption } from './bad-value.ts'
 import { type EventFilter, parseFilter, parsePointer } from './filter.ts'
 import { checkOptions, type NamesOf } from './known-names.ts'
 import { checkPattern } from './pattern.ts'
@@ -11,7 +11,6 @@ import {
 } from './queue-config.ts'
 import { checkRetryPolicy, defaultRetry, type RetryPolicy } from './retry.ts'
 import { parseTags } from './tags.ts'
-import { toDetail } from './text.ts'
 
 /** What a subscription asks for and how its deliveries are treated. Stored; the same on every node. */
 export interface SubscriptionDefinition {
@@ -126,7 +125,7 @@ export function defineSubscription(
   options: SubscriptionOptions & HandledOptions,
 ): SubscriptionDefinition {
   checkSubscriptionOptions(via, options)
-  if (!Array.isArray(types)) throw badOption('type pattern', 'text, or a list of texts', toDetail(types))
+  if (!Array.isArray(types)) throw badOption('type pattern', 'text, or a list of texts', types)
   for (const type of types) checkPattern(type)
   const { name, tags, filter, orderingKey, retry, leaseMs, timeoutMs, onExhausted } = options
   if (typeof name !== 'string' || !namePattern.test(name)) {
@@ -190,12 +189,4 @@ function rate(value: unknown): number | null {
   if (value === undefined) return null
   if (typeof value === 'number' && value >= rateMin && value <= rateMax) return value
   throw badOption('ratePerSecond', `a number from ${rateMin} to ${rateMax}`, value)
-}
-
-function badOption(option: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_OPTION', {
-    option,
-    expected,
-    value: value === undefined ? 'undefined' : value,
-  })
 }

@@ -1,5 +1,5 @@
-import { PosthornError } from '../errors.ts'
-import { isLongerThan, isStorable, toDetail } from './text.ts'
+import { badEvent, badOption } from './bad-value.ts'
+import { isLongerThan, isStorable } from './text.ts'
 
 export const tagsMax = 32
 export const tagCharsMax = 100
@@ -17,8 +17,7 @@ export function parseTags(input: unknown): readonly string[] | null {
 /** For what is asked of events: a filter that is not read as one would let every event through. */
 export function checkTagFilter(tags: unknown): void {
   if (Array.isArray(tags) && tags.every((tag) => typeof tag === 'string')) return
-  const expected = 'a list of texts'
-  throw new PosthornError('BAD_OPTION', { option: 'tags', expected, value: toDetail(tags) })
+  throw badOption('tags', 'a list of texts', tags)
 }
 
 export function formatTags(tags: readonly string[] | null): string | null {
@@ -48,6 +47,6 @@ function parseTag(input: unknown): string {
   return tag
 }
 
-function badTags(expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_EVENT', { field: 'tags', expected, value: toDetail(value) })
+function badTags(expected: string, value: unknown): Error {
+  return badEvent('tags', expected, value)
 }

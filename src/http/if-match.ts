@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import { PosthornError } from '../errors.ts'
+import { badField } from '../domain/bad-value.ts'
 
 /** The versions that a change may be made to, by RFC 9110; null: any. */
 export function versionsOf(headers: IncomingHttpHeaders): readonly number[] | null {
@@ -7,11 +7,7 @@ export function versionsOf(headers: IncomingHttpHeaders): readonly number[] | nu
   if (given === undefined || given.trim() === '*') return null
   const tags = readTags(given)
   if (tags === undefined) {
-    throw new PosthornError('BAD_FIELD', {
-      field: 'If-Match',
-      expected: '* or a list of ETags such as "3"',
-      value: given,
-    })
+    throw badField('If-Match', '* or a list of ETags such as "3"', given)
   }
   // Tags are compared byte by byte, so "03" is not "3"; what is none of ours matches nothing.
   return tags.map(Number).filter((version, at) => String(version) === tags[at])

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import { isCloudEvent, readCloudEvent, readCloudEventBatch } from '../cloudevents/read.ts'
+import { badEvent } from '../domain/bad-value.ts'
 import {
   type EventFields,
   type EventInput,
@@ -11,7 +12,7 @@ import {
 import { atPlace } from '../domain/event-list.ts'
 import { decodeUtf8, readElements, readMembers } from '../domain/json-members.ts'
 import { PosthornError } from '../errors.ts'
-import { badField, parseNamed, type ReadEvent, readFields, withAttribute } from './read-fields.ts'
+import { parseNamed, type ReadEvent, readFields, withAttribute } from './read-fields.ts'
 
 /** A request that publishes. */
 export interface PublishRequest {
@@ -74,7 +75,7 @@ function readOwn({ headers, body }: PublishRequest): ReadEvent {
   const header = keyHeaderOf(headers)
   if (key == null || header === undefined || key === header.value) return read
   const name = read.names.get('idempotencyKey') ?? 'idempotency_key'
-  throw badField(name, `${header.value}, as ${header.name} says`, key)
+  throw badEvent(name, `${header.value}, as ${header.name} says`, key)
 }
 
 /** A CloudEvent always brings a key: under another one the same event would be stored again. */
@@ -83,7 +84,7 @@ function readForeign({ headers, body }: PublishRequest): ReadEvent {
   const header = keyHeaderOf(headers)
   if (header !== undefined && header.value !== input.idempotencyKey) {
     const expected = `left out, or ${input.idempotencyKey}: the source and id of a CloudEvent are its key`
-    throw badField(header.name, expected, header.value)
+    throw badEvent(header.name, expected, header.value)
   }
   return { input, names: new Map() }
 }
@@ -92,15 +93,15 @@ function eventsOf(text: string): string {
   if (/^[ \t\r\n]*\[/.test(text)) return text
   const members = readMembers(text, 'the body')
   const stranger = members.find(({ key }) => key !== 'events')
-  if (stranger !== undefined) throw badField(stranger.key, 'left out', stranger.text)
+  if (stranger !== undefined) throw badEvent(stranger.key, 'left out', stranger.text)
   const [events] = members
-  if (!events?.text.startsWith('[')) throw badField('events', 'an array of events', events?.text)
+  if (!events?.text.startsWith('[')) throw badEvent('events', 'an array of events', events?.text)
   return events.text
 }
 
 function checkCount(count: number): void {
   if (count >= 1 && count <= batchEventsMax) return
-  throw badField('events', `1 to ${batchEventsMax} events`, count === 0 ? 0 : `more than ${batchEventsMax}`)
+  throw badEvent('events', `1 to ${batchEventsMax} events`, count === 0 ? 0 : `more than ${batchEventsMax}`)
 }
 
 interface KeyHeader {
@@ -112,7 +113,7 @@ interface KeyHeader {
 function keyHeaderOf(headers: IncomingHttpHeaders): KeyHeader | undefined {
   const [older, newer] = [headers['x-idempotency-key'], headers['idempotency-key']]
   if (older !== undefined && newer !== undefined && older !== newer) {
-    throw badField('Idempotency-Key', `${String(older)}, as X-Idempotency-Key says`, newer)
+    throw badEvent('Idempotency-Key', `${String(older)}, as X-Idempotency-Key says`, newer)
   }
   if (newer !== undefined) return { name: 'Idempotency-Key', value: String(newer) }
   return older === undefined ? undefined : { name: 'X-Idempotency-Key', value: String(older) }
@@ -122,7 +123,7 @@ function keyHeaderOf(headers: IncomingHttpHeaders): KeyHeader | undefined {
 function checkNoKeyHeader(headers: IncomingHttpHeaders): void {
   const header = keyHeaderOf(headers)
   if (header === undefined) return
-  throw badField(
+  throw badEvent(
     'idempotency_key',
     `given: ${header.name} does not count for the events of a batch`,
     undefined,

@@ -1,3 +1,4 @@
+import { badEvent } from '../domain/bad-value.ts'
 import { type EventAttributes, type EventInput, type NewEvent, parseEvent } from '../domain/event.ts'
 import { type Member, parseMember, readMembers } from '../domain/json-members.ts'
 import { leftOut } from '../domain/known-names.ts'
@@ -30,7 +31,7 @@ export function readFields(text: string): ReadEvent {
       assign(input, names, { name, field: member.key, value })
     }
   }
-  if (input.payloadText === undefined) throw badField('payload', 'a JSON value (null is one)', undefined)
+  if (input.payloadText === undefined) throw badEvent('payload', 'a JSON value (null is one)', undefined)
   for (const [name, value] of Object.entries(kept)) {
     input.attributes = withAttribute(input.attributes, name, value)
   }
@@ -73,7 +74,7 @@ function readMetadata(
 ): Readonly<Record<string, string>> {
   const kept: Record<string, string> = {}
   if (text === 'null') return kept
-  if (!text.startsWith('{')) throw badField('metadata', 'an object', text)
+  if (!text.startsWith('{')) throw badEvent('metadata', 'an object', text)
   for (const member of readMembers(text, 'metadata')) {
     const field = `metadata.${member.key}`
     const name = Object.hasOwn(metadataNames, member.key) ? metadataNames[member.key] : undefined
@@ -82,7 +83,7 @@ function readMetadata(
     if (name !== null) assign(input, names, { name, field, value })
     const attribute = keptAttributes[member.key]
     if (attribute === undefined || value === null) continue
-    if (typeof value !== 'string') throw badField(field, 'text', value)
+    if (typeof value !== 'string') throw badEvent(field, 'text', value)
     kept[attribute] = toStorable(value, keptCharsMax)
   }
   return kept
@@ -92,11 +93,11 @@ function readMetadata(
 function checkSource(value: unknown): void {
   if (value === null) return
   if (typeof value !== 'object' || Array.isArray(value)) {
-    throw badField('source', 'an object of type, id and name', value)
+    throw badEvent('source', 'an object of type, id and name', value)
   }
   const stranger = Object.entries(value).find(([name]) => !['type', 'id', 'name'].includes(name))
   if (stranger !== undefined)
-    throw badField(`source.${stranger[0]}`, 'left out: no source has it', stranger[1])
+    throw badEvent(`source.${stranger[0]}`, 'left out: no source has it', stranger[1])
 }
 
 interface GivenField {
@@ -112,7 +113,7 @@ function assign(input: Fields, names: Map<string, string>, { name, field, value 
   const before = input[name]
   if (before != null && before !== value) {
     const expected = `the same as ${names.get(name)}, which is ${String(toDetail(before))}`
-    throw badField(field, expected, value)
+    throw badEvent(field, expected, value)
   }
   input[name] = value
   names.set(name, field)
@@ -143,9 +144,5 @@ function unknownMember(
   known: readonly string[],
   meant?: Readonly<Record<string, string>>,
 ): PosthornError {
-  return badField(prefix + key, leftOut(key, known, 'no event takes it', meant), text)
-}
-
-export function badField(field: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_EVENT', { field: toDetail(field), expected, value: toDetail(value) })
+  return badEvent(prefix + key, leftOut(key, known, 'no event takes it', meant), text)
 }

@@ -1,7 +1,7 @@
 import type { z } from 'zod'
+import { badField as badValue } from '../domain/bad-value.ts'
 import { leftOut } from '../domain/known-names.ts'
-import { toDetail } from '../domain/text.ts'
-import { PosthornError } from '../errors.ts'
+import type { PosthornError } from '../errors.ts'
 
 type Issue = z.core.$ZodIssue
 type Path = readonly PropertyKey[]
@@ -22,8 +22,7 @@ export function toFieldError(schema: z.ZodType, value: unknown, error: z.ZodErro
 }
 
 export function badField(field: string, expected: string, value: unknown): PosthornError {
-  const told = secretField.test(field) ? unrevealing(value) : toDetail(value)
-  return new PosthornError('BAD_FIELD', { field: field.slice(0, 200), expected, value: told })
+  return badValue(field, expected, secretField.test(field) ? unrevealing(value) : value)
 }
 
 export function fieldName(path: Path): string {
@@ -67,7 +66,7 @@ function badName({ path, issues }: Extract<Issue, { code: 'invalid_key' }>): Pos
   const field = fieldName(name === '' ? path.slice(0, -1) : path)
   const [first] = issues
   const expected = `named by ${first === undefined ? 'something else' : expectation(first)}`
-  return new PosthornError('BAD_FIELD', { field: field.slice(0, 200), expected, value: toDetail(name) })
+  return badValue(field, expected, name)
 }
 
 /** The names of the object that the schema has there; of what takes several forms, none are told. */

@@ -1,6 +1,7 @@
 import { Batcher } from '../core/batcher.ts'
 import type { Database } from '../db/database.ts'
 import { hashSecret, type KeyParts, matches, parseKey, type Scope } from '../domain/api-key.ts'
+import { badOption } from '../domain/bad-value.ts'
 import { integer } from '../domain/subscription.ts'
 import { PosthornError } from '../errors.ts'
 import { anyKeys, findKeys, type StoredKey, touchKeys } from './api-keys.ts'
@@ -189,11 +190,8 @@ export class KeyRing {
 /** A header carries nothing else, and without a minimum somebody would use `admin`. The key itself is never told. */
 export function checkAdminKey(key: string): string {
   if (key.length >= 16 && key.length <= 1_000 && /^[!-~]([ -~]*[!-~])?$/.test(key)) return key
-  throw new PosthornError('BAD_OPTION', {
-    option: 'POSTHORN_ADMIN_KEY',
-    expected: '16 to 1000 printable ASCII characters',
-    value: `${key.length} characters`,
-  })
+  const expected = '16 to 1000 printable ASCII characters'
+  throw badOption('POSTHORN_ADMIN_KEY', expected, `${key.length} characters`)
 }
 
 /** The one that was read longest ago makes room. */

@@ -1,5 +1,6 @@
 import { portionsOf } from '../core/portions.ts'
 import type { Database } from '../db/database.ts'
+import { badOption } from '../domain/bad-value.ts'
 import { checkEventId } from '../domain/id.ts'
 import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import { type PolledLease, PolledLeases } from '../domain/polled-leases.ts'
@@ -7,7 +8,7 @@ import { describeError } from '../domain/settlement.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
 import { integer } from '../domain/subscription.ts'
 import { checkTagFilter } from '../domain/tags.ts'
-import { toDetail, toReason } from '../domain/text.ts'
+import { toReason } from '../domain/text.ts'
 import type { Admitter } from '../engine/admit.ts'
 import { newToken } from '../engine/lease-tokens.ts'
 import { type SettleRequest, settle } from '../engine/settle.ts'
@@ -156,8 +157,7 @@ export class Polling implements PollingApi {
     checkOptions(options, { subscription: true }, 'finalize')
     checkEventId(eventId)
     if (!Array.isArray(errors)) {
-      const expected = 'a list of errors, empty if there was none'
-      throw new PosthornError('BAD_OPTION', { option: 'errors', expected, value: toDetail(errors) })
+      throw badOption('errors', 'a list of errors, empty if there was none', errors)
     }
     const polled = this.#polled.find(eventId, options.subscription)
     if (polled === undefined) return

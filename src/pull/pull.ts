@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Signals } from '../core/signals.ts'
+import { badField } from '../domain/bad-value.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
 import { formatLeaseToken } from '../domain/lease-token.ts'
 import { isLimited, type Subscription } from '../domain/subscription.ts'
@@ -151,11 +152,8 @@ export class Pull {
     const { tags, workerId, suspects, signal, waitMs } = request
     const subscription = await subscriptions.named(request.subscription)
     if (subscription.via !== 'pull') {
-      throw new PosthornError('BAD_FIELD', {
-        field: 'subscription',
-        expected: 'a pull subscription',
-        value: `${subscription.name}, whose events go to a ${subscription.via}`,
-      })
+      const value = `${subscription.name}, whose events go to a ${subscription.via}`
+      throw badField('subscription', 'a pull subscription', value)
     }
     // Asked for anew each time: a limit may have been set while it waited.
     const lease = async () => this.#leaseOnce(await subscriptions.named(request.subscription), request)

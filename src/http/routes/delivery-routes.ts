@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { PosthornError } from '../../errors.ts'
 import type { DeliveryAttempt, DeliveryDetails, Hub, ListedDelivery } from '../../hub.ts'
 import * as schemas from '../delivery-schemas.ts'
-import { linkTo, pageResponse } from '../list-page.ts'
+import { linkTo, pageResponse } from '../page-answer.ts'
 import { type Answer, type Call, defineRoute, emptyBody, type Route } from '../route.ts'
 import { recordAction } from './record-action.ts'
 

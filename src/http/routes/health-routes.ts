@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { Hub } from '../../hub.ts'
-import { pageAnswer, pageResponse, pagingOf } from '../list-page.ts'
+import { pageAnswer, pageResponse, pagingOf } from '../page-answer.ts'
 import { type Answer, defineRoute, type Route } from '../route.ts'
 import { flag, named, pageFields, pageQuery, time } from '../schemas.ts'
 

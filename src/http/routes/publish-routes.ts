@@ -93,7 +93,7 @@ type PublishCall = Pick<Call<unknown, unknown, unknown>, 'bytes' | 'caller' | 'r
 
 async function publishOne(hub: Hub, { bytes, caller, request }: PublishCall) {
   const event = readEvent({ headers: request.headers, body: bytes, scope: caller.id })
-  const published = await hub.publisher.publishParsed(event)
+  const { published } = await hub.publisher.publishParsed(event, 'elsewhere')
   if (published.conflict) {
     throw new PosthornError('IDEMPOTENCY_MISMATCH', { key: event.idempotencyKey, eventId: published.id })
   }
@@ -108,7 +108,7 @@ async function publishOne(hub: Hub, { bytes, caller, request }: PublishCall) {
 
 async function publishMany(hub: Hub, { bytes, caller, request }: PublishCall) {
   const events = readEvents({ headers: request.headers, body: bytes, scope: caller.id })
-  const published = await hub.publisher.publishAllParsed(events)
+  const { published } = await hub.publisher.publishAllParsed(events, 'elsewhere')
   const texts = await Promise.all(
     events.map((event, place) => publishedText(hub, event, published[place] as Published)),
   )

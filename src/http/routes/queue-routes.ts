@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { Hub } from '../../hub.ts'
-import { linkTo, pageAnswer, pageFieldsOf, pageResponse, pagingOf } from '../list-page.ts'
+import { linkTo, pageAnswer, pageFieldsOf, pageResponse, pagingOf } from '../page-answer.ts'
 import * as schemas from '../queue-schemas.ts'
 import { checkpointJson, queueText, recoveryJson } from '../queue-text.ts'
 import { defineRoute, emptyBody, type Route, type RouteResponse } from '../route.ts'

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { planRecover, planReplay, type RecoverOptions, type ReplayOptions } from '../../domain/replay.ts'
 import type { Hub, Replay, ReplayCount } from '../../hub.ts'
-import { pageAnswer, pageResponse, pagingOf } from '../list-page.ts'
+import { pageAnswer, pageResponse, pagingOf } from '../page-answer.ts'
 import * as schemas from '../replay-schemas.ts'
 import { type Answer, type Caller, defineRoute, type Route } from '../route.ts'
 import { badField } from '../schema-issue.ts'

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { Hub } from '../../hub.ts'
 import { versionsOf } from '../if-match.ts'
-import { pageAnswer, pageResponse, pagingOf } from '../list-page.ts'
+import { pageAnswer, pageResponse, pagingOf } from '../page-answer.ts'
 import { refuseOwnAddress } from '../own-address.ts'
 import { type Call, defineRoute, emptyBody, type Route, type RouteResponse } from '../route.ts'
 import { badField } from '../schema-issue.ts'
