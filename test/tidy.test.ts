@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
-import { errorCodes } from '../src/errors.ts'
+import { errorCodes, errorTable } from '../src/errors.ts'
 import { metricTable } from '../src/observe/metrics.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -157,6 +157,14 @@ describe('the house is tidy', () => {
         .map(({ name }) => name)
         .sort(),
     )
+  })
+
+  test('the reference of errors has the status and the message of each', () => {
+    const written = readFileSync(join(root, 'docs/reference/errors.md'), 'utf8')
+    const rows = errorCodes.map(
+      (code) => `| \`${code}\` | ${errorTable[code].status} | ${errorTable[code].message} |`,
+    )
+    expect(rows.filter((row) => !written.includes(row))).toEqual([])
   })
 
   test('every runtime dependency is justified', () => {
