@@ -6,7 +6,7 @@ import { type SettleRequest, settle, settleRequest } from '../engine/settle.ts'
 import type { PosthornError } from '../errors.ts'
 import type { SubscriptionCache } from '../subscriptions/subscription-cache.ts'
 import { type FoundLease, findLeases, type LeaseClaim } from './find-leases.ts'
-import { ambiguousError, lostErrors } from './lease-errors.ts'
+import { ambiguousError, lostErrors } from './lost-leases.ts'
 import type { RecentSettlements } from './recent-settlements.ts'
 import {
   lastLeasesOf,
@@ -17,7 +17,7 @@ import {
 import type { WaitingRoom } from './waiting-room.ts'
 import type { WorkerNames } from './worker-names.ts'
 
-/** What a remote worker says of an attempt. */
+/** What a worker in another process reports on an attempt. */
 export interface Report {
   readonly claim: LeaseClaim
   readonly outcome: Exclude<Outcome, { kind: 'lease_expired' }> | { readonly kind: 'released' }
@@ -26,14 +26,14 @@ export interface Report {
   readonly statusCode: number | null
 }
 
-/** What is answered: the record of the attempt, the first one however often it is reported, or why there is none. */
+/** The record of the attempt, the same for every repeat of the report; or why there is none. */
 export type Reply =
   | { readonly record: SettlementRecord; readonly maxRetries: number }
-  /** Settled, and nobody asked for the record. */
+  /** The attempt is settled, and the caller did not ask for its record. */
   | { readonly record: null }
   | { readonly error: PosthornError }
 
-/** What is told of a delivery once it is settled. */
+/** What observers get to know of a settled delivery. */
 export interface PullSettled {
   readonly eventId: number
   readonly subscription: string
@@ -60,7 +60,7 @@ interface Item {
   reply: Reply | undefined
 }
 
-/** Settles what remote workers report: many in one statement, each answered by itself. */
+/** Settles what workers in other processes report: many attempts in one statement, each with its own reply. */
 export class PullSettler {
   readonly #parts: PullSettlerParts
 
@@ -72,13 +72,13 @@ export class PullSettler {
     const named = new Set<number>()
     const items = reports.map((report): Item => {
       const { eventId } = report.claim
-      // What is said first of an event counts, so whatever else is said of it is looked at after that.
+      // The first report on an event counts, so later reports on the same event are looked at afterwards.
       const lease = named.has(eventId) ? undefined : directLease(report)
       named.add(eventId)
       return { report, lease, settlement: undefined, reply: undefined }
     })
     await this.#apply(items.filter((item) => item.lease !== undefined))
-    // What is left needs a look, or was taken back meanwhile and lies elsewhere: that may happen while we look, too.
+    // The other leases must be looked up: by worker, or because a reclaim has moved them. A reclaim may come between two looks.
     for (let look = 0; look < 2; look++) {
       const open = items.filter((item) => item.settlement === undefined && item.reply === undefined)
       if (open.length > 0) await this.#find(open)
@@ -106,7 +106,7 @@ export class PullSettler {
     }
   }
 
-  /** Settles those whose lease is still held. */
+  /** Settles the attempts whose lease is still held. */
   async #apply(items: readonly Item[]): Promise<void> {
     if (items.length === 0) return
     const { db, subscriptions, room } = this.#parts
@@ -127,7 +127,9 @@ export class PullSettler {
       this.#parts.settled({
         eventId: item.report.claim.eventId,
         subscription: subscription?.name ?? 'unknown',
-        ...{ type, orderingKey, settlement },
+        type,
+        orderingKey,
+        settlement,
         stopsLane: subscription?.onExhausted === 'block',
         executionMs: item.report.executionMs,
       })
@@ -144,7 +146,7 @@ export class PullSettler {
     return decideSettlement({ failures, retry, maxRetries }, outcome, Math.random())
   }
 
-  /** The answer is read from the record, so that a repeat gets the first one. */
+  /** Replies are read from the audit records, so that a repeat gets the first answer. */
   async #answer(items: readonly Item[], records: 'all' | 'failures'): Promise<void> {
     for (const item of items) {
       const isBrief = records === 'failures' && item.report.outcome.kind === 'succeeded'
@@ -169,7 +171,7 @@ export class PullSettler {
     for (const [place, { item }] of lost.entries()) item.reply = { error: errors[place] as PosthornError }
   }
 
-  /** Which attempt each speaks of: by its token, or by who it is the one that it holds or last held. */
+  /** The lease that each report is about: by its token, or the lease that its worker holds or held last. */
   async #lastLeases(items: readonly Item[]): Promise<(SettledLease | undefined)[]> {
     const known = items.map(({ report: { claim }, lease }) => {
       const of = lease ?? ('token' in claim ? claim.token : undefined)
@@ -183,7 +185,7 @@ export class PullSettler {
     return known.map((lease) => lease ?? last.shift())
   }
 
-  /** Undefined: the attempt was not settled, or otherwise. */
+  /** Undefined: the attempt was not settled, or was settled with another outcome. */
   async #replyTo({ report }: Item, record: SettlementRecord | undefined): Promise<Reply | undefined> {
     if (record === undefined || !verbs[report.outcome.kind].includes(record.settlement)) return undefined
     const policy = (await this.#parts.subscriptions.numbered(record.subscription))?.retry ?? defaultRetry.pull
@@ -191,7 +193,7 @@ export class PullSettler {
   }
 }
 
-/** Which settlements can have come of an outcome: a repeat is known by them. Whatever was told to stop is cancelled. */
+/** The settlements that an outcome can lead to: a repeat is recognised by them. A cancelled delivery ends as `cancelled`. */
 const verbs: Record<Report['outcome']['kind'], readonly SettlementRecord['settlement'][]> = {
   succeeded: ['completed'],
   failed: ['retried', 'buried', 'cancelled'],
@@ -200,12 +202,12 @@ const verbs: Record<Report['outcome']['kind'], readonly SettlementRecord['settle
   released: ['released', 'cancelled'],
 }
 
-/** Whether something else may go as soon as one thing is done. */
+/** Whether the end of one delivery lets another begin. */
 function isBounded(subscription: Subscription | undefined): boolean {
   return subscription?.maxConcurrency != null || subscription?.keyConcurrency != null
 }
 
-/** To complete, the token alone is enough; everything else depends on what happened before. */
+/** A completion needs only the token; the other outcomes depend on the failures so far. */
 function directLease({ claim, outcome }: Report): FoundLease | undefined {
   if (!('token' in claim) || outcome.kind !== 'succeeded') return undefined
   const { runId, token, subscription, lane } = claim.token
