@@ -5,7 +5,7 @@ import { formatLeaseToken } from '../domain/lease-token.ts'
 import type { EventStatus } from '../domain/status.ts'
 import type { StoredEventFields } from '../domain/stored-event.ts'
 
-/** Where an event stands, as far as the wire shows it. */
+/** The progress of an event, as answers show it. */
 export interface Standing {
   readonly status: EventStatus
   readonly retryCount: number
@@ -14,14 +14,14 @@ export interface Standing {
   readonly updatedAt: Date
 }
 
-/** The fields of an event that a list knows too. */
+/** The fields of an event that lists have too. */
 type ListedFields = Omit<StoredEventFields, 'payloadText' | 'maxRetries' | 'attributes'> & {
   readonly attributes?: StoredEventFields['attributes']
 }
 
 /**
- * An event as JSON text. Put together by hand, so that the payload goes out as the bytes that came in; `more` is text
- * of further members, each with a comma before it.
+ * An event as JSON text, not as an object, so that the payload goes out as the bytes that came in. `more` is the text of further
+ * members, each with a comma before it.
  */
 export function eventText(
   event: ListedFields & { readonly payloadText?: string },
@@ -42,14 +42,14 @@ export function eventText(
 
 export interface LeaseTerms {
   readonly subscription: string
-  /** The subscription's. Work has its own limit, where its event has one. */
+  /** The limit of the subscription. In the work queue the limit of the event counts, if it has one. */
   readonly maxRetries: number
   readonly leaseMs: number
-  /** `PENDING`: owned, and not in flight until the worker says what it has begun. */
+  /** `PENDING`: leased, but not begun until the worker reports the start. */
   readonly status: 'PROCESSING' | 'PENDING'
 }
 
-/** A leased one: all that a worker needs to settle it. */
+/** A leased event, with all that a worker needs to settle it. */
 export function leasedText(
   delivery: LeasedDelivery,
   { subscription, maxRetries, leaseMs, status }: LeaseTerms,
@@ -57,7 +57,8 @@ export function leasedText(
   const { run, event, attempt, failures } = delivery
   const token = formatLeaseToken({ ...run, runId: run.id, lane: run.laneKey !== null })
   const standing = {
-    ...{ status, nextRetryAt: null },
+    status,
+    nextRetryAt: null,
     retryCount: failures,
     maxRetries: (run.subscription === 0 ? event.maxRetries : null) ?? maxRetries,
     updatedAt: new Date(run.leasedUntil.getTime() - leaseMs),
@@ -70,7 +71,7 @@ export function leasedText(
   )
 }
 
-/** The same for a CloudEvent, whose attributes are lower case letters and digits. */
+/** The same as attributes of a CloudEvent, whose names are lower case letters and digits. */
 export function leaseAttributes(
   { run, attempt, failures }: LeasedDelivery,
   subscription: string,
@@ -78,11 +79,13 @@ export function leaseAttributes(
   return {
     leasetoken: formatLeaseToken({ ...run, runId: run.id, lane: run.laneKey !== null }),
     leaseexpires: run.leasedUntil.toISOString(),
-    ...{ attempt, retrycount: failures, subscription },
+    attempt,
+    retrycount: failures,
+    subscription,
   }
 }
 
-/** As it was just stored; the same whenever it is asked for again with the same idempotency key. */
+/** The fields of an event as it was stored: a repeat with the same idempotency key gets the same. */
 export function toFields(
   event: NewEvent,
   id: number,

@@ -9,13 +9,13 @@ import { snakeCase } from './problem.ts'
 
 export interface ReadEvent {
   readonly input: EventInput
-  /** By what name the caller gave a field, for errors. */
+  /** The name under which the caller gave each field, for errors. */
   readonly names: Map<string, string>
 }
 
 type Fields = Record<string, unknown>
 
-/** An event in our own form or that of seed 002. The payload is left as the text it was. */
+/** Reads an event as JSON. The payload stays the text that it was. */
 export function readFields(text: string): ReadEvent {
   const input: Fields = {}
   const names = new Map<string, string>()
@@ -38,15 +38,31 @@ export function readFields(text: string): ReadEvent {
   return { input: input as unknown as EventInput, names }
 }
 
-/** The wire's name of each field; several may stand for one. */
+/** The field that each name in a request stands for; several names may stand for one field. */
 const fieldNames: Readonly<Record<string, string>> = {
-  ...{ type: 'type', event_type: 'type', name: 'type', pattern: 'type' },
-  ...{ ordering_key: 'orderingKey', group_id: 'orderingKey' },
-  ...{ title: 'title', description: 'description', tags: 'tags', version: 'version', source: 'source' },
-  ...{ concurrency_key: 'concurrencyKey', timestamp: 'timestamp', traceparent: 'traceparent' },
-  ...{ correlation_id: 'correlationId', causation_id: 'causationId', attributes: 'attributes' },
-  ...{ run_at: 'runAt', expires_at: 'expiresAt', max_retries: 'maxRetries', require_route: 'requireRoute' },
-  ...{ idempotency_key: 'idempotencyKey', eventId: 'idempotencyKey' },
+  type: 'type',
+  event_type: 'type',
+  name: 'type',
+  pattern: 'type',
+  ordering_key: 'orderingKey',
+  group_id: 'orderingKey',
+  title: 'title',
+  description: 'description',
+  tags: 'tags',
+  version: 'version',
+  source: 'source',
+  concurrency_key: 'concurrencyKey',
+  timestamp: 'timestamp',
+  traceparent: 'traceparent',
+  correlation_id: 'correlationId',
+  causation_id: 'causationId',
+  attributes: 'attributes',
+  run_at: 'runAt',
+  expires_at: 'expiresAt',
+  max_retries: 'maxRetries',
+  require_route: 'requireRoute',
+  idempotency_key: 'idempotencyKey',
+  eventId: 'idempotencyKey',
 }
 
 const wireNames = ['payload', 'metadata', ...Object.keys(fieldNames)]
@@ -54,19 +70,26 @@ const meantOnWire = Object.fromEntries(
   Object.entries(meantFields).map(([name, meant]) => [name, snakeCase(meant)]),
 )
 
-/** What seed 002 keeps with an event as it is worked on; of it only what belongs to the event is taken. */
+/** The members that `metadata` may have, and the field that each stands for; null: the member has no field. */
 const metadataNames: Readonly<Record<string, string | null>> = {
-  ...{ correlationId: 'correlationId', causationId: 'causationId', traceId: null, retryCount: null },
-  ...{ lastError: null, lastErrorTime: null, processingStartTime: null },
+  correlationId: 'correlationId',
+  causationId: 'causationId',
+  traceId: null,
+  retryCount: null,
+  lastError: null,
+  lastErrorTime: null,
+  processingStartTime: null,
 }
 
-/** What has no field of its own, and is kept as an attribute to be given back. */
+/** Members of `metadata` that are stored as attributes, so that the queue's document can show them. */
 const keptAttributes: Readonly<Record<string, string>> = {
-  ...{ traceId: 'traceid', lastError: 'lasterror', lastErrorTime: 'lasterrortime' },
+  traceId: 'traceid',
+  lastError: 'lasterror',
+  lastErrorTime: 'lasterrortime',
 }
 const keptCharsMax = 4_000
 
-/** Returns those attributes. */
+/** Assigns the fields that `metadata` has, and returns the attributes to store. */
 function readMetadata(
   input: Fields,
   names: Map<string, string>,
@@ -89,7 +112,7 @@ function readMetadata(
   return kept
 }
 
-/** What it has besides would be lost. */
+/** Other members of `source` would be lost, so they are refused. */
 function checkSource(value: unknown): void {
   if (value === null) return
   if (typeof value !== 'object' || Array.isArray(value)) {
@@ -101,9 +124,9 @@ function checkSource(value: unknown): void {
 }
 
 interface GivenField {
-  /** In the domain. */
+  /** The name of the field in the library. */
   readonly name: string
-  /** As it was written. */
+  /** The name as the caller wrote it. */
   readonly field: string
   readonly value: unknown
 }
@@ -119,13 +142,13 @@ function assign(input: Fields, names: Map<string, string>, { name, field, value 
   names.set(name, field)
 }
 
-/** One more, unless they have it already. What are no attributes is left for parseEvent to refuse. */
+/** Adds an attribute unless it is there already. Attributes of a wrong form are left for parseEvent to refuse. */
 export function withAttribute(attributes: unknown, name: string, value: string): EventAttributes {
   const isRecord = typeof (attributes ?? {}) === 'object' && !Array.isArray(attributes)
   return (isRecord ? { [name]: value, ...(attributes as object | null) } : attributes) as EventAttributes
 }
 
-/** Fields are named as the caller wrote them. */
+/** Parses the event; an error names the field as the caller wrote it. */
 export function parseNamed(input: EventInput, names: ReadonlyMap<string, string>): NewEvent {
   try {
     return parseEvent(input)

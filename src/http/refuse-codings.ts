@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { isJsonType, isUtf8Charset } from '../cloudevents/content.ts'
 import { PosthornError } from '../errors.ts'
 
-/** Bodies are taken as they come: one in another coding, or JSON in another charset, would be taken for what it is not. */
+/** Bodies are stored unchanged, so a compressed body, or JSON that is not UTF-8, would be misread. */
 export function refuseCodings(headers: IncomingHttpHeaders): void {
   const { 'content-encoding': encoding, 'content-type': type = '' } = headers
   if (encoding !== undefined && encoding !== 'identity') {

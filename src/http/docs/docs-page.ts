@@ -13,7 +13,7 @@ import { html, Markup, prose } from './html.ts'
 import type { JsonSchema } from './json-schemas.ts'
 import { docsStyle } from './style.ts'
 
-/** The document as one page that needs neither a script nor another file. A problem's `type` leads to its error table. */
+/** The document as one page, without a script or another file. The `type` of a problem links to its error table. */
 export function docsPage(document: OpenApiDocument): string {
   const { info } = document
   const page = html`<!doctype html>
@@ -30,7 +30,7 @@ ${contents(document)}
 <h1>${info.title} <span class="soft">${info.version}</span></h1>
 <p>${prose(info.description)}</p>
 <p>${prose(keyWords(document))}</p>
-<p>For programs: <a href="/openapi.json">/openapi.json</a>.</p>
+<p>The same for programs: <a href="/openapi.json">/openapi.json</a>.</p>
 ${groupsOf(document).map(({ title, calls }) => html`<h2>${title}</h2>${calls.map(callArticle)}`)}
 <h2 id="schemas">Schemas</h2>
 ${Object.entries(document.components.schemas).map(schemaArticle)}
@@ -67,7 +67,7 @@ function callArticle({ method, path, operation }: Call): Markup {
   const scope = operation['x-scope']
   return html`<article id="${anchorOf(operation)}">
 <h3><a href="#${anchorOf(operation)}"><code>${method} ${path}</code></a></h3>
-<p>${prose(summary)}. <span class="soft">${scope === null ? 'Open to everybody.' : html`Scope <code>${scope}</code>.`}</span></p>
+<p>${prose(summary)}. <span class="soft">${scope === null ? 'Needs no API key.' : html`Scope <code>${scope}</code>.`}</span></p>
 ${description === undefined ? '' : html`<p>${prose(description)}</p>`}
 ${parameters.length === 0 ? '' : html`<h4>Parameters</h4>${fieldTable(parameters.map(parameterField))}`}
 ${requestBody === undefined ? '' : bodySection(requestBody)}
@@ -153,6 +153,6 @@ function errorTable(document: OpenApiDocument): Markup {
       html`<tr id="${code}"><td><code>${code}</code></td><td>${status}</td><td>${message}</td></tr>`,
   )
   return html`<h2 id="errors">Errors</h2>
-<p>As <code>application/problem+json</code>. The words in braces are fields of the problem as well, in snake_case. Some are met in the library only.</p>
+<p>Errors are answered as <code>application/problem+json</code>. A name in braces is also a field of the problem, in snake_case. Some errors occur only in the library.</p>
 <div class="wide"><table><thead><tr><th scope="col">code</th><th scope="col">status</th><th scope="col">message</th></tr></thead><tbody>${rows}</tbody></table></div>`
 }

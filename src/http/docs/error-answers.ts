@@ -3,7 +3,7 @@ import { problemType, retryAfterSeconds, toProblem } from '../problem.ts'
 import type { Route } from '../route.ts'
 import type { Response } from './document.ts'
 
-/** By status, as the document has them. */
+/** The error answers of a route, by status. */
 export function errorResponses(route: Route): (readonly [status: string, response: Response])[] {
   const codes = errorsOf(route)
   const statuses = [...new Set(codes.map((code) => errorTable[code].status))]
@@ -13,7 +13,7 @@ export function errorResponses(route: Route): (readonly [status: string, respons
   ])
 }
 
-/** One problem for each error that a route can give. */
+/** One example problem for each error that some route can answer with. */
 export function errorExamples(routes: readonly Route[]): Record<string, { summary: string; value: object }> {
   const given = new Set(routes.flatMap(errorsOf))
   const examples = errorCodes
@@ -25,19 +25,19 @@ export function errorExamples(routes: readonly Route[]): Record<string, { summar
   return Object.fromEntries(examples)
 }
 
-/** The whole table, with the names of the details left open. */
+/** The whole error table, with the details as names in braces. */
 export function errorWords(): Record<string, { status: number; message: string }> {
   return Object.fromEntries(errorCodes.map((code) => [wireName(code), { ...errorTable[code] }]))
 }
 
-/** What the route says itself, and what any request like this can meet on its way. In the order of the table. */
+/** The errors that the route names, and those that every request of its kind can meet, in the order of the table. */
 function errorsOf({ method, scope, body, errors = [] }: Route): ErrorCode[] {
-  // Leasing writes, whatever its method.
+  // A lease is a write, even by GET.
   const writes = method !== 'HEAD' && (method !== 'GET' || scope === 'consume')
   const met = new Set<ErrorCode>([...anyRequest, ...errors])
   if (scope !== null) for (const code of anyKey) met.add(code)
   if (scope !== null && writes) met.add('COMMIT_UNKNOWN').add('DISK_FULL')
-  // A body that nobody asked for is read all the same.
+  // The server reads a body even if the route takes none.
   if (method !== 'GET' && method !== 'HEAD') for (const code of anyBody) met.add(code)
   if (body !== undefined) met.add('BAD_JSON')
   return errorCodes.filter((code) => met.has(code))
@@ -78,7 +78,7 @@ function responseOf(codes: readonly ErrorCode[]): Response {
 }
 
 const retryAfter = {
-  description: 'Seconds until it is worth trying again.',
+  description: 'Seconds to wait before trying again',
   schema: { type: 'integer' as const },
 }
 
@@ -123,17 +123,21 @@ const detailWords: ErrorDetails = {
 const ownDetails: Partial<Record<ErrorCode, ErrorDetails>> = {
   BAD_PAYLOAD: { reason: 'it holds a NUL character' },
   BAD_JSON: { reason: 'Unexpected end of JSON input' },
-  BAD_REQUEST: { reason: 'the header is malformed' },
+  BAD_REQUEST: { reason: 'a header is malformed' },
   UNSUPPORTED_MEDIA_TYPE: { header: 'Content-Type', expected: 'application/json', value: 'text/plain' },
   FOREIGN_REQUEST: { header: 'Host', value: 'hub.example' },
   MAX_RETRIES_EXCEEDED: { eventId: 1001, retryCount: 3, maxRetries: 3 },
   IDEMPOTENCY_MISMATCH: { key: 'order-42' },
   NOT_WAITING: { id: '0198e2a4-7c1b-7d52-9a3e-5f0c6b8d1e27', deliveryStatus: 'delivering' },
   NOT_RETRYABLE: {
-    ...{ what: 'delivery', id: '0198e2a4-7c1b-7d52-9a3e-5f0c6b8d1e27', reason: 'it is delivered now' },
+    what: 'delivery',
+    id: '0198e2a4-7c1b-7d52-9a3e-5f0c6b8d1e27',
+    reason: 'it is delivered now',
   },
   ALREADY_RETRIED: {
-    ...{ id: '0198e2a4-7c1b-7d52-9a3e-5f0c6b8d1e27', by: 'k7m2p9x4c1ab', at: '2026-01-05T09:30:00.000Z' },
+    id: '0198e2a4-7c1b-7d52-9a3e-5f0c6b8d1e27',
+    by: 'k7m2p9x4c1ab',
+    at: '2026-01-05T09:30:00.000Z',
   },
   NOT_BLOCKED: { key: 'customer-7' },
   PIPELINE_FULL: { requestsMax: 100, retryAfterSeconds: 1 },

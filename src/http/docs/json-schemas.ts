@@ -7,17 +7,17 @@ export type Direction = 'input' | 'output'
 
 const place = '#/components/schemas/'
 
-/** The named schemas of a document, gathered as they are referred to. */
+/** The named schemas of a document, collected as they are referred to. */
 export class NamedSchemas {
   readonly #found = new Map<string, JsonSchema>()
 
-  /** As the document has it: a reference where it has a name, and in full where it has none. */
+  /** A schema as the document has it: a reference if the schema has a name, otherwise in full. */
   write(schema: z.core.$ZodType, io: Direction): JsonSchema {
     const id = components.get(schema)?.id
     return id === undefined ? this.#convert(schema, io) : this.#refer(id, schema, io)
   }
 
-  /** What a reference stands for. */
+  /** The schema that a reference stands for. */
   resolve(schema: JsonSchema): JsonSchema {
     return schema.$ref === undefined ? schema : (this.#found.get(nameOf(schema.$ref)) ?? {})
   }
@@ -28,7 +28,7 @@ export class NamedSchemas {
 
   #refer(id: string, schema: z.core.$ZodType, io: Direction): JsonSchema {
     if (!this.#found.has(id)) {
-      // There before it is read, so that it may refer to itself.
+      // Added before it is converted, so that it may refer to itself.
       this.#found.set(id, {})
       const written = this.#convert(schema, io)
       describeFields(written, [id])
@@ -55,7 +55,7 @@ export function nameOf(ref: string): string {
   return ref.slice(place.length)
 }
 
-/** Leaves out what a reader knows, and what would forbid an answer to get another field one day. */
+/** Removes what readers know anyway, and what would keep answers from getting further fields later. */
 function trim(json: JsonSchema, schema: z.core.$ZodTypes, io: Direction): void {
   const { description } = json
   if (json.$ref !== undefined) replace(json, { $ref: json.$ref, ...(description && { description }) })

@@ -19,7 +19,7 @@ interface Field {
   readonly schema: JsonSchema
 }
 
-/** Parameters arrive as text and are read as something else: that is what a caller has to know. */
+/** Parameters arrive as text and are converted; the document shows what they are converted to. */
 function fieldsOf(object: z.ZodObject): Field[] {
   const sent = propertiesOf(object, 'input')
   const read = propertiesOf(object, 'output')
@@ -35,7 +35,7 @@ function propertiesOf(object: z.ZodObject, io: Direction) {
   return { properties: properties as Record<string, JsonSchema>, required }
 }
 
-/** A flag is read by a function, of which nothing can be said. */
+/** A flag is converted by a function, for which zod has no schema. */
 function saysNothing({ description, ...rest }: JsonSchema): boolean {
   return Object.keys(rest).length === 0
 }
@@ -53,18 +53,18 @@ function parameterOf(place: Parameter['in'], path: string, { name, isRequired, s
   }
 }
 
-/** `{id}` is another thing below /subscribers than below /events. */
+/** An `{id}` below /subscribers differs from one below /events. */
 function firstPart(path: string): string {
   return path.split('/')[1] ?? ''
 }
 
-/** OpenAPI has no word for parameters whose names are open. */
+/** OpenAPI cannot describe parameters with arbitrary names, so this one stands for all of them. */
 function prefixed(prefix: string): Parameter {
   return {
     name: `${prefix}<path>`,
     in: 'query',
     required: false,
-    description: `Any number of parameters whose names begin with \`${prefix}\`: what follows is a path with dots, as in \`${prefix}user.id=42\`.`,
+    description: `Only events whose payload has this value at this path, as in \`${prefix}user.id=42\`. May be given several times, with different paths.`,
     schema: { type: 'string' },
   }
 }
