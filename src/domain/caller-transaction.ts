@@ -1,13 +1,13 @@
 import { badOption } from './bad-value.ts'
 
-/** A caller's own transaction: anything that runs SQL inside it. A `pg` client is one; adapters make others. */
+/** A transaction of the caller: anything that runs SQL inside it. A `pg` client is one; adapters make others. */
 export interface CallerTransaction {
   query(text: string, values?: readonly unknown[]): Promise<{ rows: readonly unknown[] }>
 }
 
 /**
- * Refuses a pool, whose statements would each commit by themselves, and whatever has no `query(text, values)`. Both are
- * told by their form, since an application has its own copy of the driver.
+ * Refuses a pool, whose statements would each commit alone, and any object without `query(text, values)`. Both are recognised
+ * by their form, since an application has its own copy of the driver.
  */
 export function checkTransaction(tx: unknown): CallerTransaction {
   if (isPool(tx)) {
@@ -20,31 +20,31 @@ export function checkTransaction(tx: unknown): CallerTransaction {
   throw badTransaction(`${call} of posthorn/adapters/${path}`, `an object of ${library}`)
 }
 
-/** What the statement gave. Some libraries' `query` gives a bare array, or nothing. */
+/** The rows of an answer. The `query` of some libraries returns a bare array, or nothing. */
 export function rowsOf(answer: unknown): readonly unknown[] {
   if (isRecord(answer) && Array.isArray(answer.rows)) return answer.rows
   throw badTransaction('a transaction whose query(text, values) resolves to { rows }', answer)
 }
 
-/** For adapters, each of which is made for one library. */
+/** For adapters: refuses an object of another library. */
 export function checkAdapted(library: string, tx: unknown, method: string): void {
   if (isRecord(tx) && typeof tx[method] === 'function') return
   const [other] = adapterFor(tx) ?? []
   throw badTransaction(`a transaction of ${library}`, other === undefined ? tx : `an object of ${other}`)
 }
 
-/** For adapters, which know the form of what they are given. */
+/** For adapters: refuses an object that is not a transaction. */
 export function notOutside(library: string, isOutside: boolean): void {
   if (isOutside) throw badTransaction('a transaction', `${library} outside of one`)
 }
 
-/** A `pg.Pool`, whoever's copy of it: a client connects as well, but counts no clients. */
+/** A `pg.Pool` of any copy of the driver: a client also has `connect`, but no counts of clients. */
 export function isPool(given: unknown): boolean {
   if (!isRecord(given) || typeof given.connect !== 'function') return false
   return typeof given.totalCount === 'number' && typeof given.idleCount === 'number'
 }
 
-/** The `sql` of postgres.js that is no transaction. With a single connection it may have begun one by hand. */
+/** The `sql` of postgres.js outside a transaction. With a single connection, a transaction may have begun by hand. */
 export function isPostgresJsPool(given: unknown): boolean {
   if (!isRecord(given) || typeof given.begin !== 'function' || typeof given.unsafe !== 'function')
     return false
@@ -64,7 +64,7 @@ function adapterFor(tx: unknown): Adapter | undefined {
   return undefined
 }
 
-/** Some libraries' transactions are functions with members. */
+/** The transactions of some libraries are functions with members. */
 function isRecord(value: unknown): value is Record<string, unknown> {
   return (typeof value === 'object' && value !== null) || typeof value === 'function'
 }

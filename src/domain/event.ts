@@ -28,12 +28,12 @@ export interface EventFields {
   readonly expiresAt?: Optional<Date | string>
   readonly maxRetries?: Optional<number>
   readonly idempotencyKey?: Optional<string>
-  /** Whose idempotency key: those of different scopes never meet. */
+  /** The owner of the idempotency key: keys of different scopes never collide. */
   readonly idempotencyScope?: Optional<string>
-  /** What tells the same event from another under its key, in hex. Default: all its fields. */
+  /** Tells the same event from another under the same key, in hex. Default: a hash of all fields. */
   readonly idempotencyFingerprint?: Optional<string>
   readonly requireRoute?: Optional<boolean>
-  /** What a CloudEvent brought along and has no field here. */
+  /** CloudEvents attributes that have no field of their own here. */
   readonly attributes?: Optional<EventAttributes>
 }
 
@@ -50,7 +50,7 @@ export interface EventSource {
   readonly name: string | null
 }
 
-/** An event that keeps every rule, ready to be stored. Times are ISO 8601 in UTC. */
+/** A checked event, ready to be stored. Times are ISO 8601 in UTC. */
 export interface NewEvent {
   readonly type: string | null
   readonly title: string | null
@@ -78,7 +78,7 @@ export interface NewEvent {
 
 export const typePattern = /^[A-Za-z0-9_.:-]{1,100}$/
 export const keyCharsMax = 255
-export const maxRetriesMax = 1000
+const maxRetriesMax = 1000
 
 const eventFields: NamesOf<EventInput> = {
   type: true,
@@ -116,7 +116,7 @@ function checkFields(given: object): void {
 
 export function parseEvent(given: EventInput): NewEvent {
   checkEventForm(given)
-  // V8 looks up what an object lacks ten times faster in a fresh copy, if the object was put together by spreading.
+  // If the object was made by spreading, V8 looks up missing members ten times faster in a fresh copy.
   const input = Object.getPrototypeOf(given) === Object.prototype ? { ...given } : given
   checkFields(input)
   const event: NewEvent = {
@@ -146,7 +146,7 @@ export function parseEvent(given: EventInput): NewEvent {
   return Object.freeze(event)
 }
 
-/** The rules that hold between fields. Both times are ISO texts in UTC, so they compare as text. */
+/** Checks the rules between fields. Both times are ISO texts in UTC, so they can be compared as text. */
 function checkTogether({ type, title, tags, runAt, expiresAt }: NewEvent): void {
   if (type === null && title === null) throw badEvent('type', 'given when there is no title', type)
   if (type === null && tags === null) throw badEvent('type', 'given when there are no tags', type)
@@ -201,7 +201,7 @@ function parseSource(value: unknown): EventSource | null {
 
 const isoTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/
 
-/** The offset is required: what a time without one means would depend on this machine's zone. */
+/** The offset is required, since a time without one would depend on the time zone of this machine. */
 function parseTime(field: string, value: unknown): string | null {
   if (value == null) return null
   const time = typeof value === 'string' && isoTime.test(value) ? new Date(value) : value

@@ -1,4 +1,4 @@
-/** One request over HTTP and what came of it, as it is kept. */
+/** One webhook request and its answer, as they are stored. */
 export interface ExchangeRecord {
   readonly request: {
     readonly url: string
@@ -9,13 +9,13 @@ export interface ExchangeRecord {
   readonly statusCode: number | null
   readonly response: null | {
     readonly headers: Readonly<Record<string, string>>
-    /** Its beginning. */
+    /** The beginning of the body. */
     readonly body: string
-    /** How many were read. */
+    /** How many bytes of the body were read. */
     readonly bytes: number
   }
   readonly errorClass: string | null
   readonly error: string | null
-  /** Milliseconds by step; a step that was not reached is left out. */
+  /** Milliseconds by phase; a phase that was not reached is left out. */
   readonly timings: Readonly<Record<string, number>>
 }

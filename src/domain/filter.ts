@@ -1,11 +1,11 @@
 import { badField } from './bad-value.ts'
 import { isStorable } from './text.ts'
 
-/** What a subscription asks of an event besides its type and tags, by JSON pointer: all of it must hold. */
+/** Conditions on an event besides its type and tags, by JSON pointer: all of them must hold. */
 export type EventFilter = Readonly<Record<string, unknown>>
 
-/** One condition as routing reads it. */
-export interface FilterCondition {
+/** One condition, as the routing statement takes it. */
+interface FilterCondition {
   readonly path: readonly string[]
   readonly op: 'any' | 'exists' | 'prefix' | 'gt' | 'gte' | 'lt' | 'lte'
   readonly operand: unknown
@@ -14,15 +14,15 @@ export interface FilterCondition {
 const pointersMax = 20
 const operandsMax = 100
 export const pointerCharsMax = 500
-const roots = [
-  ...['payload', 'type', 'title', 'description', 'tags', 'ordering_key', 'concurrency_key', 'version'],
-  ...['source', 'correlation_id', 'causation_id', 'attributes'],
-]
-/** Which numbers a filter can ask for. */
+const roots =
+  'payload type title description tags ordering_key concurrency_key version source correlation_id causation_id attributes'.split(
+    ' ',
+  )
+/** The numbers that a filter can compare with. */
 export const exactNumbers = 'integers up to 2^53 - 1, and fractions of up to 15 digits'
-/** What may stand at a pointer. */
+/** The forms that a condition can have. */
 export const conditionForm = 'a value, a list of values, or exists, prefix, gt, gte, lt, lte'
-/** What a pointer looks like. */
+/** The form of a pointer. */
 export const pointerForm = new RegExp(`^/(${roots.join('|')})(/([^~/]|~[01])*)*$`, 'u')
 
 /**
@@ -77,12 +77,12 @@ function conditionsOf(pointer: string, wanted: unknown): Omit<FilterCondition, '
   })
 }
 
-/** An integer beyond 2^53 may have been another one when it was written, and events are compared digit by digit. */
+/** JavaScript has rounded an integer beyond 2^53, and events are compared digit by digit. */
 function checkExact(pointer: string, operand: unknown): void {
   for (const value of Array.isArray(operand) ? operand : [operand]) {
     if (typeof value !== 'number') continue
     if (Number.isSafeInteger(value) || (Number.isFinite(value) && !Number.isInteger(value))) continue
-    // JSON has no word for NaN and the infinite.
+    // As text, since JSON cannot express NaN and Infinity.
     throw badField(`filter ${pointer}`, `numbers that are exact: ${exactNumbers}`, String(value))
   }
 }

@@ -1,38 +1,38 @@
 import type { Subscription } from './subscription.ts'
 
-/** This many subscriptions are told apart in figures; the rest has one name, which no subscription can have. */
+/** Metrics have at most this many subscriptions; the rest share one name, which no subscription can have. */
 export const toldApartMax = 1_000
 export const allOthers = '(other)'
 
-/** What there is to know of a database at a glance. */
+/** The state of the database in numbers. */
 export interface Stats {
-  /** By the age of their subscriptions; those beyond a bound are summed up in the last. */
+  /** Oldest subscription first; those beyond the bound are added up in the last entry. */
   readonly queues: readonly QueueStats[]
-  /** Those that nobody has redriven. */
+  /** Dead letters that nobody has retried. */
   readonly deadLetters: number
-  /** With their indexes. */
+  /** Tables with the size of their indexes. */
   readonly tables: readonly { readonly table: string; readonly bytes: number }[]
-  /** Of those that this role may see; 0: none is open. */
+  /** The oldest transaction that this role may see; 0: none is open. */
   readonly oldestTransactionSeconds: number
   readonly workers: { readonly alive: number; readonly stale: number }
-  /** Picked and not ended for longer than the hub allows. */
+  /** Attempts that have taken longer than the hub allows. */
   readonly attemptsOverdue: number
 }
 
-/** What waits for one subscription. */
+/** The queue of one subscription in numbers. */
 export interface QueueStats {
   readonly name: string
-  /** Null: several. */
+  /** Null: several subscriptions. */
   readonly via: Subscription['via'] | null
-  /** Deliveries that wait, for whatever reason. */
+  /** All waiting deliveries. */
   readonly waiting: number
-  /** Of these, those that wait for their time: delays, retries, snoozes. */
+  /** Waiting deliveries that are not due yet: delays, retries, snoozes. */
   readonly delayed: number
-  /** Of these, those that have failed before. */
+  /** Waiting deliveries that have failed before. */
   readonly retries: number
   readonly leased: number
-  /** How many of those that wait must miss their expiry at the rate of late. */
+  /** Waiting deliveries that will expire at the present rate. */
   readonly expiring: number
-  /** How long the oldest has waited that does not wait for its time; 0: none does. */
+  /** How long the oldest due delivery has waited; 0: none is due. */
   readonly oldestSeconds: number
 }

@@ -13,13 +13,13 @@ export function eventShard(eventId: number): number {
   return Math.floor(eventId / idsPerShard)
 }
 
-/** Where a shard begins to count. Id 0 belongs to nobody, so shard 0 begins with 1, and the others alike. */
+/** The first event id of a shard. Id 0 is not used, so every shard skips its first number. */
 export function shardFirstId(shard: number): number {
   check('shard', shard, 0, shardMax)
   return shard * idsPerShard + 1
 }
 
-/** PostgreSQL would refuse others with an error of its own. */
+/** Checked here, since PostgreSQL would refuse other values with its own error. */
 export function checkEventId(eventId: unknown): void {
   if (!Number.isSafeInteger(eventId)) throw badOption('eventId', 'the id of an event', eventId)
 }
@@ -64,7 +64,7 @@ export function deliveryId({ createdAtMs, eventId, subscriptionNo }: DeliveryKey
   })
 }
 
-/** Undefined for what is no UUIDv7 or names no event. The caller looks whether such a delivery exists. */
+/** Undefined if the text is not a UUIDv7 or names no event. The delivery need not exist. */
 export function parseDeliveryId(uuid: string): DeliveryKey | undefined {
   if (!uuidv7Form.test(uuid)) return undefined
   const { timeMs, randA, randBHigh14, randBLow48 } = splitUuidv7(uuid)
@@ -73,10 +73,10 @@ export function parseDeliveryId(uuid: string): DeliveryKey | undefined {
   return { createdAtMs: timeMs, eventId, subscriptionNo: randBLow48 % 2 ** 21 }
 }
 
-/** The last one given out. Its 26 high random bits count up within a millisecond, the other 48 are drawn anew. */
+/** The last id given out. Within a millisecond its 26 high random bits count up; the other 48 are drawn again. */
 const last = { timeMs: 0, counter: 0 }
 
-/** A random UUIDv7, greater than every one this process made before, also when its clock goes back. */
+/** A random UUIDv7, greater than every earlier one of this process, even if the clock goes back. */
 export function uuidv7(nowMs: number): string {
   check('nowMs', nowMs, 0, timeMsMax)
   const random = randomBytes(10)

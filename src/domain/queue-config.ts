@@ -1,23 +1,23 @@
 import { badOption } from './bad-value.ts'
 import type { NamesOf } from './known-names.ts'
 
-/** How deep a queue may be and how it is worked off, by the names of seed 002. Null: no limit, or the usual. */
+/** The limits of a queue. Null: no limit, or the default. */
 export interface QueueConfig {
   readonly maxQueueDepth: number | null
-  /** From this depth on publishers are told. */
+  /** At this depth publishers are warned of backpressure. */
   readonly highWatermark: number | null
-  /** When it is full: publishers are turned away, or what they publish is stored all the same. */
+  /** When the queue is full: `refuse` refuses new events, `hold` stores them and raises an alert. */
   readonly onFull: OnFull | null
-  /** What a process takes at once, at most. */
+  /** The most deliveries that a process takes at once. */
   readonly batchSize: number | null
-  /** How long it waits until it takes more, in ms. */
+  /** How long a process waits before it takes more, in milliseconds. */
   readonly processingInterval: number | null
-  /** Memory queues: how many may be in memory only. It has no effect on a queue in the database, where every event is stored. */
+  /** For memory queues: how many deliveries may be in memory only. It has no effect on a queue in the database. */
   readonly persistenceThreshold: number | null
 }
 
 export type OnFull = 'refuse' | 'hold'
-/** Where what waits is kept: in the database, or in the memory of the one process that handles it. */
+/** Where waiting deliveries are kept: in the database, or in the memory of the one process that handles them. */
 export type QueueStorage = 'database' | 'memory'
 export type QueueOptions = { readonly [Key in keyof QueueConfig]?: QueueConfig[Key] | undefined }
 
@@ -46,7 +46,7 @@ export const queueOptions: NamesOf<QueueOptions> = {
 
 export const queueOptionNames = Object.keys(queueOptions) as (keyof QueueConfig)[]
 
-/** What is left out is null: as it was, or the usual. */
+/** An option that is left out becomes null: unchanged, or the default. */
 export function defineQueue(options: QueueOptions): QueueConfig {
   const { onFull = null } = options
   if (onFull !== null && onFull !== 'refuse' && onFull !== 'hold') {
@@ -64,7 +64,7 @@ export function defineQueue(options: QueueOptions): QueueConfig {
   return config
 }
 
-/** Publishers are to be told before they are turned away. */
+/** Publishers must be warned before they are refused. */
 export function checkWatermark({ maxQueueDepth, highWatermark }: QueueConfig): void {
   if (maxQueueDepth === null || highWatermark === null || highWatermark <= maxQueueDepth) return
   throw badOption('highWatermark', `at most maxQueueDepth, which is ${maxQueueDepth}`, highWatermark)

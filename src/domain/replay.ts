@@ -7,35 +7,35 @@ import { rateMax, rateMin } from './subscription.ts'
 export const replayStates = ['running', 'completed', 'aborted'] as const
 export type ReplayState = (typeof replayStates)[number]
 
-/** Which dead letters. */
+/** The kinds of dead letters that a recovery sends again. */
 export const letterKinds = ['buried', 'expired', 'all'] as const
 export type LetterKinds = (typeof letterKinds)[number]
 
 export interface RecoverOptions {
-  /** Buried at or after. */
+  /** Only dead letters buried at or after this time. */
   readonly since: Date
-  /** Buried before. Default: the moment of the call. */
+  /** Only dead letters buried before this time. Default: the time of the call. */
   readonly until?: Date
   /** Default `buried`. */
   readonly deadLetters?: LetterKinds
   readonly ratePerSecond?: number
 }
 
-/** At least one of the first five is needed. */
+/** At least one of the first five options is needed. */
 export interface ReplayOptions {
-  /** Published at or after. */
+  /** Only events published at or after this time. */
   readonly from?: Date
-  /** Published before. */
+  /** Only events published before this time. */
   readonly to?: Date
   readonly eventIds?: readonly number[]
-  /** A type, `prefix.*`, or `*`. */
+  /** `order.created`, `order.*` or `*`. */
   readonly eventType?: string
-  /** By JSON pointer, as subscriptions have it. */
+  /** Conditions by JSON pointer, as subscriptions have them. */
   readonly filter?: EventFilter
   readonly ratePerSecond?: number
 }
 
-/** What is asked for, in the one form that it is stored and compared in. */
+/** A request in the form in which it is stored and compared. */
 export type ReplayPlan =
   | { readonly kind: 'recover'; readonly request: RecoverRequest }
   | { readonly kind: 'replay'; readonly request: ReplayRequest }
@@ -113,7 +113,7 @@ export function planReplay(options: ReplayOptions): ReplayPlan {
   return { kind: 'replay', request }
 }
 
-/** The same text for the same request, however its members are ordered. */
+/** The same text for equal requests, whatever the order of their members. */
 export function canonicalText(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalText).join(',')}]`
   if (typeof value !== 'object' || value === null) return JSON.stringify(value)

@@ -1,4 +1,4 @@
-/** How long what is done with is kept, and where the audit is written to before it goes. */
+/** How long finished data is kept, and where the audit is archived before it is deleted. */
 export interface RetentionConfig {
   readonly keepFinishedMs: number
   readonly keepAuditMs: number
@@ -8,9 +8,9 @@ export interface RetentionConfig {
 
 /** How long the admin log, finished replays, checkpoints, recoveries and the numbering of idle lanes are kept. */
 export const keepRecordsMs = days(90)
-/** A repeated publish gets its first answer for a day at least. */
+/** For at least a day, a repeated publish gets its first answer. */
 export const keepIdempotencyKeysMs = 25 * 60 * 60 * 1000
-/** Workers that repeat a settlement get its first answer for this long: the audit record holds it. */
+/** For at least this long, a worker that repeats a settlement gets its first answer, which is in the audit. */
 export const keepAuditMsMin = days(1)
 export const keepMsMax = days(3650)
 

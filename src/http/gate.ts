@@ -1,18 +1,10 @@
 import { isIP } from 'node:net'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { allows, type Scope } from '../domain/api-key.ts'
+import { allows, type KeyHolder, type Scope } from '../domain/api-key.ts'
 import { toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
 import { RateLimit } from './rate-limit.ts'
 import type { Caller } from './route.ts'
-
-/** The holder of an API key. */
-export interface KeyHolder {
-  readonly id: string
-  readonly name: string
-  readonly scopes: readonly Scope[]
-  readonly ratePerSecond: number | null
-}
 
 /** Checks the Authorization header. */
 export interface KeyCheck {

@@ -1,19 +1,10 @@
 import { Batcher } from '../core/batcher.ts'
 import type { Database } from '../db/database.ts'
-import { hashSecret, type KeyParts, matches, parseKey, type Scope } from '../domain/api-key.ts'
+import { hashSecret, type KeyHolder, type KeyParts, matches, parseKey } from '../domain/api-key.ts'
 import { badOption } from '../domain/bad-value.ts'
 import { integer } from '../domain/subscription.ts'
 import { PosthornError } from '../errors.ts'
 import { anyKeys, findKeys, type StoredKey, touchKeys } from './api-keys.ts'
-
-/** Who calls, and what the caller may do. */
-export interface KeyHolder {
-  /** `admin` for the key from the environment. */
-  readonly id: string
-  readonly name: string
-  readonly scopes: readonly Scope[]
-  readonly ratePerSecond: number | null
-}
 
 export interface KeyRingParts {
   readonly db: Database
