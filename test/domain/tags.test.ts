@@ -1,3 +1,4 @@
+import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { parseTags } from '../../src/domain/tags.ts'
 
@@ -37,4 +38,15 @@ describe('a bad tag is refused', () => {
 
 test('33 tags of which two are the same are 32', () => {
   expect(parseTags([...Array.from({ length: 32 }, (_, i) => `t${i}`), 't0'])).toHaveLength(32)
+})
+
+test('tags joined by commas parse to the same tags', () => {
+  const tag = fc
+    .string({ minLength: 1, maxLength: 8 })
+    .filter((text) => text.trim() === text && !/[,\0]/.test(text))
+  fc.assert(
+    fc.property(fc.uniqueArray(tag, { minLength: 1, maxLength: 32 }), (tags) => {
+      expect(parseTags(tags.join(','))).toEqual(tags)
+    }),
+  )
 })
