@@ -1,5 +1,5 @@
-import type { IncomingMessage } from 'node:http'
-import { mediaTypeOf } from '../cloudevents/content.ts'
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import { isJsonType, isUtf8Charset, mediaTypeOf } from '../cloudevents/content.ts'
 import { GrowingBytes } from '../core/growing-bytes.ts'
 import { PosthornError } from '../errors.ts'
 import type { Route } from './route.ts'
@@ -11,6 +11,19 @@ const bytesMaxDefault = 1_048_576 + 65_536
 export function bytesMaxOf({ body }: Route, contentType = ''): number {
   const content = body?.kind === 'bytes' ? body.contents[mediaTypeOf(contentType)] : undefined
   return content?.bytesMax ?? body?.bytesMax ?? bytesMaxDefault
+}
+
+/** Bodies are stored unchanged, so a compressed body, or JSON that is not UTF-8, would be misread. */
+export function refuseCodings(headers: IncomingHttpHeaders): void {
+  const { 'content-encoding': encoding, 'content-type': type = '' } = headers
+  if (encoding !== undefined && encoding !== 'identity') {
+    throw unsupported('Content-Encoding', 'left out', encoding)
+  }
+  if (isJsonType(type) && !isUtf8Charset(type)) throw unsupported('Content-Type', 'in UTF-8', type)
+}
+
+function unsupported(header: string, expected: string, value: string): PosthornError {
+  return new PosthornError('UNSUPPORTED_MEDIA_TYPE', { header, expected, value })
 }
 
 /**

@@ -29,7 +29,7 @@ export interface RouteTerms<Params extends z.ZodObject, Query extends z.ZodObjec
   readonly queryPrefix?: string
   readonly body?: RouteBody<Body>
   readonly responses: Readonly<Record<number, RouteResponse>>
-  /** Besides the errors that every request can meet. */
+  /** Besides those that every request of its kind can meet: docs/error-answers.ts adds them. */
   readonly errors?: readonly ErrorCode[]
   handle(call: Call<z.output<Params>, z.output<Query>, z.output<Body>>): Promise<Answer> | Answer
 }

@@ -31,10 +31,11 @@ export function errorWords(): Record<string, { status: number; message: string }
 }
 
 /** The errors that the route names, and those that every request of its kind can meet, in the order of the table. */
-function errorsOf({ method, scope, body, errors = [] }: Route): ErrorCode[] {
+function errorsOf({ method, scope, params, body, errors = [] }: Route): ErrorCode[] {
   // A lease is a write, even by GET.
   const writes = method !== 'HEAD' && (method !== 'GET' || scope === 'consume')
   const met = new Set<ErrorCode>([...anyRequest, ...errors])
+  if (params !== undefined) met.add('NOT_FOUND')
   if (scope !== null) for (const code of anyKey) met.add(code)
   if (scope !== null && writes) met.add('COMMIT_UNKNOWN').add('DISK_FULL')
   // The server reads a body even if the route takes none.

@@ -22,14 +22,13 @@ export function deadLetterRoutes(hub: Hub): Route[] {
       responses: {
         200: pageResponse(schemas.letterList, 'A page of dead letters.'),
       },
-      errors: ['BAD_FIELD', 'BAD_OPTION', 'NOT_FOUND'],
+      errors: ['BAD_OPTION', 'NOT_FOUND'],
       handle: (call) => list(hub, call),
     }),
     defineRoute('GET /dlq/{id}', 'getDeadLetter', 'manage', {
       params,
       summary: 'Get a dead letter, with the event and the subscription as they were',
       responses: { 200: { description: 'The dead letter.', schema: schemas.letterDetails } },
-      errors: ['NOT_FOUND', 'BAD_FIELD'],
       handle: ({ params }) => details(hub, params.id),
     }),
     defineRoute('POST /dlq/{id}/retry', 'retryDeadLetter', 'manage', {
@@ -39,7 +38,7 @@ export function deadLetterRoutes(hub: Hub): Route[] {
         'The delivery starts over with no failures counted, at the end of its lane; if the lane stopped at it, at the head. A dead letter that no subscription matched is routed again.',
       body: emptyBody,
       responses: { 200: { description: 'The dead letter as it is now.', schema: schemas.letterDetails } },
-      errors: ['NOT_FOUND', 'BAD_FIELD', 'ALREADY_RETRIED', 'NOT_RETRYABLE'],
+      errors: ['ALREADY_RETRIED', 'NOT_RETRYABLE'],
       handle: async ({ params, caller }) => {
         await letterOf(hub, params.id)
         await recordAction(hub, caller, { action: 'dlq.retry', target: params.id })
@@ -58,7 +57,7 @@ export function deadLetterRoutes(hub: Hub): Route[] {
         example: { subscriber: 'billing', since: '2026-01-05T09:30:00.000Z' },
       },
       responses: { 200: { description: 'How many dead letters were retried.', schema: schemas.retried } },
-      errors: ['BAD_FIELD', 'BAD_OPTION', 'NOT_FOUND'],
+      errors: ['BAD_OPTION', 'NOT_FOUND'],
       handle: ({ body, caller }) => retrySome(hub, body, caller),
     }),
     defineRoute('DELETE /dlq/{id}', 'discardDeadLetter', 'manage', {
@@ -66,7 +65,7 @@ export function deadLetterRoutes(hub: Hub): Route[] {
       summary: 'Discard a dead letter',
       description: 'The delivery is cancelled. If its lane stopped at it, the lane goes on.',
       responses: { 204: { description: 'The dead letter is discarded.' } },
-      errors: ['NOT_FOUND', 'BAD_FIELD', 'ALREADY_RETRIED'],
+      errors: ['ALREADY_RETRIED'],
       handle: async ({ params, caller }) => {
         const { eventId, name } = await letterOf(hub, params.id)
         const details = { event_id: eventId, subscriber: name }

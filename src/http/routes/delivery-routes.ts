@@ -20,7 +20,7 @@ export function deliveryRoutes(hub: Hub): Route[] {
       responses: {
         200: pageResponse(schemas.deliveryList, 'A page of deliveries.'),
       },
-      errors: ['BAD_FIELD', 'BAD_OPTION', 'NOT_FOUND'],
+      errors: ['BAD_OPTION', 'NOT_FOUND'],
       handle: (call) => list(hub, call),
     }),
     defineRoute('GET /deliveries/{id}', 'getDelivery', 'read', {
@@ -29,7 +29,6 @@ export function deliveryRoutes(hub: Hub): Route[] {
       description:
         'For webhooks each attempt has its request, response and timings. At most the newest 100 attempts are shown.',
       responses: { 200: { description: 'The delivery.', schema: schemas.deliveryDetails } },
-      errors: ['NOT_FOUND', 'BAD_FIELD'],
       handle: ({ params }) => details(hub, params.id),
     }),
     defineRoute('POST /deliveries/{id}/retry', 'retryDelivery', 'manage', {
@@ -39,7 +38,7 @@ export function deliveryRoutes(hub: Hub): Route[] {
         'A delivery that waits for its next attempt is due at once, and its failures stay counted. A dead letter starts over with no failures counted.',
       body: emptyBody,
       responses: { 200: { description: 'The delivery as it is now.', schema: schemas.deliveryDetails } },
-      errors: ['NOT_FOUND', 'BAD_FIELD', 'NOT_RETRYABLE'],
+      errors: ['NOT_RETRYABLE'],
       handle: async ({ params, caller }) => {
         await detailsOf(hub, params.id)
         await recordAction(hub, caller, { action: 'delivery.retry', target: params.id })
@@ -55,7 +54,7 @@ export function deliveryRoutes(hub: Hub): Route[] {
         'If the delivery is the head of its lane, the lane goes on, or with `on_exhausted: "block"` stops. If it is behind the head, the lane is not affected.',
       body: { kind: 'json', schema: schemas.buryBody, isOptional: true },
       responses: { 200: { description: 'The delivery as it is now.', schema: schemas.deliveryDetails } },
-      errors: ['NOT_FOUND', 'BAD_FIELD', 'NOT_WAITING', 'STILL_MOVING'],
+      errors: ['NOT_WAITING', 'STILL_MOVING'],
       handle: async ({ params, body, caller }) => {
         await detailsOf(hub, params.id)
         await recordAction(hub, caller, { action: 'delivery.bury', target: params.id, details: body })

@@ -58,7 +58,7 @@ export function eventActionRoutes(hub: Hub): Route[] {
       responses: {
         200: { description: 'The event, and how many deliveries were taken.', schema: resetEvent },
       },
-      errors: ['NOT_FOUND', 'BAD_FIELD', 'LEASE_BUSY'],
+      errors: ['LEASE_BUSY'],
       handle: async ({ params, query: { reason = 'reset' }, caller }) => {
         await detailsOf(hub, params.id, { logs: false })
         const target = String(params.id)
@@ -76,7 +76,7 @@ export function eventActionRoutes(hub: Hub): Route[] {
         'Workers with an attempt under way learn of it by heartbeat; that delivery is not retried.',
       body: { kind: 'json', schema: cancelOneBody, isOptional: true },
       responses: { 200: { description: 'How many deliveries were cancelled.', schema: cancelled } },
-      errors: ['NOT_FOUND', 'BAD_FIELD', 'CANCEL_UNFINISHED'],
+      errors: ['CANCEL_UNFINISHED'],
       handle: async ({ params, body: { reason = 'cancelled' }, caller }) => {
         await detailsOf(hub, params.id, { logs: false })
         const target = String(params.id)
@@ -89,7 +89,7 @@ export function eventActionRoutes(hub: Hub): Route[] {
       description: `Cancels up to ${cancelEventsMax} events a call, oldest first. If \`more\` is true, call again with the same filter and with \`next_cursor\` as \`cursor\`. Needs a filter or ids.`,
       body: { kind: 'json', schema: cancelBody, example: { type: 'order.*', reason: 'wrong prices' } },
       responses: { 200: { description: 'How many deliveries were cancelled.', schema: cancelled } },
-      errors: ['BAD_FIELD', 'BAD_OPTION', 'CANCEL_UNFINISHED'],
+      errors: ['BAD_OPTION', 'CANCEL_UNFINISHED'],
       handle: async ({ body: { reason = 'cancelled', ...filter }, caller }) => {
         const { eventIds, nextCursor } = await eventsToCancel(hub, filter)
         const target = `${eventIds.length} events`

@@ -42,7 +42,7 @@ export function eventRoutes(hub: Hub): Route[] {
       responses: {
         200: pageResponse(schemas.eventList, 'A page of events.'),
       },
-      errors: ['BAD_FIELD', 'BAD_OPTION'],
+      errors: ['BAD_OPTION'],
       handle: (call) => list(hub, call),
     }),
     defineRoute('GET /events/{id}', 'getEvent', 'read', {
@@ -57,7 +57,6 @@ export function eventRoutes(hub: Hub): Route[] {
           otherContents: { 'application/cloudevents+json': cloudEventOut },
         },
       },
-      errors: ['NOT_FOUND', 'BAD_FIELD'],
       handle: async ({ params, query, request }) => {
         const logs = query.include_logs === true
         const details = await detailsOf(hub, params.id, { logs })

@@ -58,7 +58,7 @@ export function healthRoutes(hub: Hub, state: ServerState): Route[] {
       }),
       summary: 'List workers: when each was last seen, what it holds, and whether it seems to be gone',
       responses: { 200: pageResponse(workers, 'A page of workers, newest first unless `order=asc`.') },
-      errors: ['BAD_FIELD', 'BAD_OPTION'],
+      errors: ['BAD_OPTION'],
       handle: async ({ query, request: { url } }) => {
         const { stale } = query
         const asked = stale === undefined ? {} : ({ state: stale ? 'stale' : 'alive' } as const)

@@ -91,7 +91,7 @@ export function laneRoutes(hub: Hub): Route[] {
       }),
       summary: 'List the lanes of a subscription that are not empty',
       responses: { 200: pageResponse(lanes, 'A page of lanes, by ordering key.') },
-      errors: ['NOT_FOUND', 'BAD_FIELD', 'BAD_OPTION'],
+      errors: ['BAD_OPTION'],
       handle: async ({ params, query: { status, limit = 20, cursor }, request }) => {
         const { name } = await hub.subscribers.get(params.id)
         const filter = { limit, ...(status && { status }), ...(cursor !== undefined && { cursor }) }
@@ -109,7 +109,6 @@ export function laneRoutes(hub: Hub): Route[] {
       query: laneQuery,
       summary: 'Get a lane',
       responses: { 200: { description: 'The lane.', schema: lane } },
-      errors: ['NOT_FOUND', 'BAD_FIELD'],
       handle: async ({ params, query }) => {
         const { name } = await hub.subscribers.get(params.id)
         const orderingKey = keyOf(params, query)
@@ -131,7 +130,7 @@ function laneVerb(hub: Hub, verb: keyof typeof verbs): Route {
     description,
     body: emptyBody,
     responses: { 200: { description: 'What was done.', schema: laneDone } },
-    errors: ['NOT_FOUND', 'BAD_FIELD', 'NOT_BLOCKED', 'STILL_MOVING', 'CANCEL_UNFINISHED'],
+    errors: ['NOT_BLOCKED', 'STILL_MOVING', 'CANCEL_UNFINISHED'],
     handle: async ({ params, query, caller }) => {
       const { name } = await hub.subscribers.get(params.id)
       const orderingKey = keyOf(params, query)

@@ -11,17 +11,13 @@ const eventBytesMax = 1_048_576 + 65_536
 const batchBytesMax = 32 * 1_048_576
 
 const publishErrors = [
-  'BAD_JSON',
   'BAD_EVENT',
   'BAD_PAYLOAD',
   'PAYLOAD_TOO_LARGE',
-  'BODY_TOO_LARGE',
-  'UNSUPPORTED_MEDIA_TYPE',
   'IDEMPOTENCY_MISMATCH',
   'QUEUE_FULL',
   'QUEUE_DRAINING',
   'QUEUE_ELSEWHERE',
-  'COMMIT_UNKNOWN',
 ] as const
 
 const headers = {

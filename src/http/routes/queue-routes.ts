@@ -34,7 +34,7 @@ export function queueRoutes(hub: Hub): Route[] {
       query: schemas.queuesQuery,
       summary: 'List queues',
       responses: { 200: pageResponse(schemas.queues, 'A page of queues, oldest first unless `order=desc`.') },
-      errors: ['BAD_FIELD', 'BAD_OPTION'],
+      errors: ['BAD_OPTION'],
       handle: async ({ query: { events, ...query }, request }) => {
         const shown = events === undefined ? {} : { eventsMax: events }
         const { queues, total, nextCursor } = await hub.queues.list(pagingOf(query), shown)
@@ -50,7 +50,7 @@ export function queueRoutes(hub: Hub): Route[] {
       description:
         'First the events that are being attempted or can be, oldest first; then those that wait behind others in lanes. `limit` (default 100) and `cursor` page through them.',
       responses: { 200: pageResponse(schemas.queue, current.description) },
-      errors: ['NOT_FOUND', 'BAD_FIELD', 'BAD_OPTION'],
+      errors: ['BAD_OPTION'],
       handle: async ({ params, query: { limit = 100, cursor }, request }) => {
         const queue = await hub.queues.get(params.id, { limit, cursor })
         return { status: 200, text: queueText(queue), headers: linkTo(request.url, queue.nextCursor) }
@@ -67,7 +67,7 @@ export function queueRoutes(hub: Hub): Route[] {
         example: { maxQueueDepth: 10_000, highWatermark: 8_000, on_full: 'refuse' },
       },
       responses: { 200: current },
-      errors: ['NOT_FOUND', 'BAD_FIELD', 'BAD_OPTION'],
+      errors: ['BAD_OPTION'],
       handle: async ({ params, body, caller }) => {
         const { on_full: onFull, ...changes } = body
         const { name } = await hub.subscribers.current(params.id)
@@ -81,7 +81,7 @@ export function queueRoutes(hub: Hub): Route[] {
       summary: 'Record how far a queue has come',
       body: emptyBody,
       responses: { 201: { description: 'The checkpoint.', schema: schemas.checkpoint } },
-      errors: ['NOT_FOUND', 'BAD_FIELD', 'QUEUE_ELSEWHERE'],
+      errors: ['QUEUE_ELSEWHERE'],
       handle: async ({ params, caller }) => {
         const { name } = await hub.subscribers.current(params.id)
         await recordAction(hub, caller, { action: 'queue.checkpoint', target: name })
@@ -95,7 +95,7 @@ export function queueRoutes(hub: Hub): Route[] {
       responses: {
         200: pageResponse(schemas.checkpoints, 'A page of checkpoints, oldest first unless `order=desc`.'),
       },
-      errors: ['NOT_FOUND', 'BAD_FIELD', 'BAD_OPTION'],
+      errors: ['BAD_OPTION'],
       handle: async ({ params, query: { since, until, ...query }, request: { url } }) => {
         const times = { ...(since && { since }), ...(until && { until }) }
         const page = await hub.queues.checkpoints(params.id, { ...pagingOf(query), ...times })
@@ -110,7 +110,7 @@ export function queueRoutes(hub: Hub): Route[] {
       responses: {
         200: pageResponse(schemas.recoveries, 'A page of recoveries, oldest first unless `order=desc`.'),
       },
-      errors: ['NOT_FOUND', 'BAD_FIELD', 'BAD_OPTION'],
+      errors: ['BAD_OPTION'],
       handle: async ({ params, query, request: { url } }) => {
         const page = await hub.queues.recoveries(params.id, pagingOf(query))
         const recoveries = page.recoveries.map(recoveryJson)
@@ -126,7 +126,6 @@ function queueVerb(hub: Hub, verb: keyof typeof verbs): Route {
     params,
     body: emptyBody,
     responses: { 200: current },
-    errors: ['NOT_FOUND', 'BAD_FIELD'],
     handle: async ({ params, caller }) => {
       const { name } = await hub.subscribers.current(params.id)
       await recordAction(hub, caller, { action: `queue.${verb}`, target: name })

@@ -33,7 +33,6 @@ export function replayRoutes(hub: Hub): Route[] {
         example: { since: '2026-11-15T00:00:00Z', rate_per_second: 100 },
       },
       responses: started,
-      errors: ['NOT_FOUND', 'BAD_FIELD'],
       handle: ({ params, query, body, caller }) => recover(hub, params.id, { query, body, caller }),
     }),
     defineRoute('POST /subscribers/{id}/replay', 'replaySubscriber', 'manage', {
@@ -47,14 +46,13 @@ export function replayRoutes(hub: Hub): Route[] {
         example: { from: '2026-11-15T00:00:00Z', to: '2026-11-16T00:00:00Z', event_type: 'invoice.*' },
       },
       responses: started,
-      errors: ['NOT_FOUND', 'BAD_FIELD'],
       handle: ({ params, body, caller }) => replay(hub, params.id, { body, caller }),
     }),
     defineRoute('GET /replays', 'listReplays', 'manage', {
       query: schemas.replaysQuery,
       summary: 'List recoveries and replays',
       responses: { 200: pageResponse(schemas.replays, 'A page of recoveries and replays.') },
-      errors: ['BAD_FIELD', 'BAD_OPTION'],
+      errors: ['BAD_OPTION'],
       handle: async ({ query, request: { url } }) => {
         const { subscriber, state } = query
         const page = await hub.replays.list({
@@ -69,7 +67,6 @@ export function replayRoutes(hub: Hub): Route[] {
       params,
       summary: 'Show how far a recovery or replay has come',
       responses: { 200: { description: 'The recovery or replay.', schema: schemas.replay } },
-      errors: ['NOT_FOUND', 'BAD_FIELD'],
       handle: async ({ params }) => ({ status: 200, json: replayJson(await hub.replays.get(params.id)) }),
     }),
     defineRoute('DELETE /replays/{id}', 'abortReplay', 'manage', {
@@ -77,7 +74,6 @@ export function replayRoutes(hub: Hub): Route[] {
       summary: 'Abort a recovery or replay',
       description: 'Deliveries already sent stay sent; no more are sent. If it has ended, nothing changes.',
       responses: { 200: { description: 'The recovery or replay as it is now.', schema: schemas.replay } },
-      errors: ['NOT_FOUND', 'BAD_FIELD'],
       handle: async ({ params, caller }) => {
         await hub.replays.get(params.id)
         await recordAction(hub, caller, { action: 'replay.abort', target: params.id })

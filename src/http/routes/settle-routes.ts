@@ -10,7 +10,7 @@ import { badField } from '../schema-issue.ts'
 import * as schemas from '../schemas.ts'
 
 const params = z.object({ id: schemas.eventId })
-const leaseErrors = ['NOT_FOUND', 'LEASE_LOST', 'AMBIGUOUS_LEASE', 'BAD_FIELD', 'BAD_JSON'] as const
+const leaseErrors = ['LEASE_LOST', 'AMBIGUOUS_LEASE'] as const
 const logEntry = { 200: { description: 'The log entry.', schema: schemas.logEntry } }
 
 /** What a worker reports on the deliveries that it has leased. */
@@ -112,7 +112,6 @@ export function settleRoutes(hub: Hub): Route[] {
       responses: {
         200: { description: 'One result for each report, in order.', schema: schemas.settleResults },
       },
-      errors: ['BAD_FIELD', 'BAD_JSON', 'BODY_TOO_LARGE'],
       handle: ({ body, request }) => settleMany(hub, body, request.id),
     }),
   ]

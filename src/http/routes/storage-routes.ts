@@ -44,7 +44,7 @@ export function storageRoutes(hub: Hub): Route[] {
         'Erases payload, title, description and attributes, also in the snapshots of dead letters, and the bodies that ' +
         'receivers answered with. The audit records stay. The event is never delivered again. The call may be repeated.',
       responses: { 200: { description: 'When the event was purged first.', schema: purged } },
-      errors: ['NOT_FOUND', 'NOT_FINISHED', 'BAD_FIELD'],
+      errors: ['NOT_FINISHED'],
       handle: async ({ params, query: { reason = 'purged' }, caller }) => {
         const by = { by: caller.name, remote: caller.remote }
         const { eventId, purgedAt } = await hub.retention.purge(params.id, reason, by)

@@ -60,7 +60,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
       responses: {
         201: { description: 'The subscription is created.', schema: schemas.createdSubscriber, headers },
       },
-      errors: ['BAD_FIELD', 'BAD_OPTION', 'NAME_TAKEN', 'SECRET_KEY_MISSING'],
+      errors: ['BAD_OPTION', 'NAME_TAKEN', 'SECRET_KEY_MISSING'],
       handle: (call) => create(hub, call),
     }),
     defineRoute('GET /subscribers', 'listSubscribers', 'manage', {
@@ -69,7 +69,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
       responses: {
         200: pageResponse(schemas.subscribers, 'A page of subscriptions, oldest first unless `order=desc`.'),
       },
-      errors: ['BAD_FIELD', 'BAD_OPTION'],
+      errors: ['BAD_OPTION'],
       handle: async ({ query, request: { url } }) => {
         const page = await hub.subscribers.list(pagingOf(query))
         const subscribers = page.subscribers.map((one) => describe(one).json)
@@ -80,7 +80,6 @@ export function subscriberRoutes(hub: Hub): Route[] {
       params,
       summary: 'Get a subscription',
       responses: { 200: { ...current, description: 'The subscription.' } },
-      errors: ['NOT_FOUND', 'BAD_FIELD'],
       handle: async ({ params }) => ({ status: 200, ...describe(await hub.subscribers.get(params.id)) }),
     }),
     defineRoute('PATCH /subscribers/{id}', 'changeSubscriber', 'manage', {
@@ -89,7 +88,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
       description: `A field that is left out stays as it is, and so does a header; a header that is null is removed. Types, tags, filter and ordering key apply to events published from now on, everything else also to what waits.${ifMatch}`,
       body: { kind: 'json', schema: schemas.subscriberChange, example: { max_concurrency: 20 } },
       responses: { 200: current },
-      errors: ['NOT_FOUND', 'BAD_FIELD', 'BAD_OPTION', 'CHANGED_MEANWHILE', 'SECRET_KEY_MISSING'],
+      errors: ['BAD_OPTION', 'CHANGED_MEANWHILE', 'SECRET_KEY_MISSING'],
       handle: async ({ params, body, caller, request }) => {
         const before = await hub.subscribers.get(params.id)
         const change = (now: typeof before) => {
@@ -110,7 +109,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
       summary: 'Delete a subscription',
       description: `Deliveries that still wait for the subscription are cancelled, and stay visible. The work queue cannot be deleted.${ifMatch}`,
       responses: { 204: { description: 'The subscription is deleted.' } },
-      errors: ['NOT_FOUND', 'BAD_FIELD', 'CHANGED_MEANWHILE'],
+      errors: ['CHANGED_MEANWHILE'],
       handle: async ({ params, caller, request }) => {
         const { name, no } = await hub.subscribers.get(params.id)
         if (no === 0) throw badField('id', 'not that of the work queue', params.id)
@@ -128,7 +127,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
       responses: {
         200: { description: 'The new secret. It is not shown again.', schema: schemas.rotated, headers },
       },
-      errors: ['NOT_FOUND', 'BAD_FIELD', 'CHANGED_MEANWHILE', 'SECRET_KEY_MISSING'],
+      errors: ['CHANGED_MEANWHILE', 'SECRET_KEY_MISSING'],
       handle: async ({ params, body, caller, request }) => {
         const { overlap_seconds: overlapSeconds, secret } = schemas.rotation.parse(body ?? {})
         const { name } = await hub.subscribers.get(params.id)
@@ -147,7 +146,7 @@ export function subscriberRoutes(hub: Hub): Route[] {
         'Sends an event of type `posthorn.test`, signed like every delivery, whatever the state of the subscription. The answer says how it went; nothing is stored.',
       body: emptyBody,
       responses: { 200: { description: 'How the test went.', schema: schemas.testResult } },
-      errors: ['NOT_FOUND', 'BAD_FIELD', 'SECRET_KEY_WRONG'],
+      errors: ['SECRET_KEY_WRONG'],
       handle: async ({ params, caller, signal }) => {
         const { name } = await hub.subscribers.get(params.id)
         await recordAction(hub, caller, { action: 'subscriber.test', target: name })
@@ -201,7 +200,7 @@ function subscriberVerb(hub: Hub, verb: keyof typeof verbs): Route {
     description,
     body: emptyBody,
     responses: { 200: current },
-    errors: ['NOT_FOUND', 'BAD_FIELD', 'CHANGED_MEANWHILE'],
+    errors: ['CHANGED_MEANWHILE'],
     handle: async ({ params, caller, request }) => {
       const { name } = await hub.subscribers.get(params.id)
       await recordAction(hub, caller, { action: `subscriber.${verb}`, target: name })
