@@ -33,6 +33,8 @@ export type Reply =
   | { readonly record: null }
   | { readonly error: PosthornError }
 
+type Decision = Settlement | { readonly kind: 'release' }
+
 /** What observers get to know of a settled delivery. */
 export interface PullSettled {
   readonly eventId: number
@@ -40,7 +42,7 @@ export interface PullSettled {
   readonly type: string | null
   readonly orderingKey: string | null
   readonly stopsLane: boolean
-  readonly settlement: Settlement | { readonly kind: 'release' }
+  readonly settlement: Decision
   readonly executionMs: number | null
 }
 
@@ -56,7 +58,7 @@ export interface PullSettlerParts {
 interface Item {
   readonly report: Report
   lease: FoundLease | undefined
-  settlement: PullSettled['settlement'] | undefined
+  settlement: Decision | undefined
   reply: Reply | undefined
 }
 
@@ -111,15 +113,13 @@ export class PullSettler {
     if (items.length === 0) return
     const { db, subscriptions, room } = this.#parts
     const settlements = await Promise.all(items.map((item) => this.#decide(item)))
-    const requests = items.map((item, place) =>
-      toRequest(item, settlements[place] as Item['settlement'] & object),
-    )
+    const requests = items.map((item, place) => toRequest(item, settlements[place] as Decision))
     const rejected = new Set(await settle(db, requests))
     this.#parts.recent.remember(requests.filter((_, place) => !rejected.has(place + 1)))
     let freed = false
     for (const [place, item] of items.entries()) {
       if (rejected.has(place + 1)) continue
-      const settlement = settlements[place] as Item['settlement'] & object
+      const settlement = settlements[place] as Decision
       item.settlement = settlement
       const { subscription: no, type, orderingKey } = item.lease as FoundLease
       const subscription = await subscriptions.numbered(no)
@@ -137,7 +137,7 @@ export class PullSettler {
     if (freed) room.lookSoon()
   }
 
-  async #decide({ report, lease }: Item): Promise<Item['settlement'] & object> {
+  async #decide({ report, lease }: Item): Promise<Decision> {
     const { outcome } = report
     if (outcome.kind === 'succeeded') return { kind: 'complete' }
     if (outcome.kind === 'released') return { kind: 'release' }
@@ -225,7 +225,7 @@ function directLease({ claim, outcome }: Report): FoundLease | undefined {
   }
 }
 
-function toRequest({ report, lease }: Item, settlement: Item['settlement'] & object): SettleRequest {
+function toRequest({ report, lease }: Item, settlement: Decision): SettleRequest {
   const { runId, token, failures } = lease as FoundLease
   return settleRequest({ runId, token, eventId: report.claim.eventId, failures }, settlement, report)
 }
