@@ -23,7 +23,7 @@ const listQuery = z.strictObject({
   created_to: schemas.moment().optional().describe('Only events published before this time.'),
   limit: schemas.whole(1, 1000).optional(),
   offset: schemas.whole(0, 10_000).optional(),
-  order: z.enum(['asc', 'desc']).optional().describe('By id.'),
+  order: z.enum(['asc', 'desc']).optional().describe('By id: `asc` has the oldest event first.'),
   cursor: z.string().max(200).optional().describe(schemas.cursorMeaning),
 })
 type ListCall = Call<unknown, z.output<typeof listQuery>, unknown>
