@@ -6,7 +6,6 @@ const { openPosthorn } = await import('../dist/create.js')
 const { createServer } = await import('../dist/http/server.js')
 const { apiRoutes } = await import('../dist/http/routes/index.js')
 const { readEvent } = await import('../dist/http/read-event.js')
-const { defineRoute } = await import('../dist/http/route.js')
 const { KeyRing } = await import('../dist/keys/key-ring.js')
 const { createKey } = await import('../dist/keys/api-keys.js')
 
@@ -19,7 +18,7 @@ const { text: key } = await createKey(db, {
 const routes = apiRoutes(hub, { isDraining: () => false, version: 'bench' })
 const publish = routes.find((route) => route.name === 'publishEvent')
 const constant = JSON.stringify({ id: 1, status: 'PENDING', payload: { n: 1 } })
-const noop = defineRoute({
+const noop = {
   ...publish,
   path: '/no-op',
   name: 'noop',
@@ -27,7 +26,7 @@ const noop = defineRoute({
     readEvent({ headers: request.headers, body: bytes, scope: caller.id })
     return { status: 201, text: constant }
   },
-})
+}
 const keys = new KeyRing({ db, adminKey: undefined })
 const server = createServer({ routes: [...routes, noop], keys, log: hub.log })
 const url = await server.listen({ host: '127.0.0.1', port: 0 })

@@ -1,66 +1,73 @@
-/** The one table of errors: what a user can get, what it means over HTTP, and what it says. */
+/** The one table of errors: every code, its HTTP status and its message. */
 const errors = {
   BAD_OPTION: { status: 422, message: 'Expected {option} to be {expected}, got {value}.' },
   BAD_EVENT: { status: 422, message: 'Expected {field} to be {expected}, got {value}.' },
   BAD_PAYLOAD: { status: 400, message: 'The payload is not JSON that can be stored: {reason}.' },
   PAYLOAD_TOO_LARGE: {
     status: 413,
-    message: 'The payload has {bytes} bytes, more than {bytesMax}: store it elsewhere and send a URI.',
+    message:
+      'The payload has {bytes} bytes, more than the {bytesMax} allowed: store it elsewhere and send a URI.',
   },
   BAD_JSON: { status: 400, message: 'The body is not JSON: {reason}.' },
   BAD_FIELD: { status: 422, message: 'Expected {field} to be {expected}, got {value}.' },
-  BAD_REQUEST: { status: 400, message: 'The request cannot be understood: {reason}.' },
+  BAD_REQUEST: { status: 400, message: 'The server cannot read the request: {reason}.' },
   HEAD_TOO_LARGE: {
     status: 431,
-    message: 'The first line of the request and its headers have more than {bytesMax} bytes.',
+    message: 'The request line and the headers have more than {bytesMax} bytes.',
   },
   REQUEST_TIMEOUT: { status: 408, message: 'The request did not arrive in time.' },
   BODY_TOO_LARGE: { status: 413, message: 'The body has more than {bytesMax} bytes.' },
   UNSUPPORTED_MEDIA_TYPE: { status: 415, message: 'Expected {header} to be {expected}, got {value}.' },
-  UNAUTHORIZED: { status: 401, message: 'Expected Authorization to be Bearer and a valid API key.' },
-  FORBIDDEN: { status: 403, message: 'This needs the scope {scope}, which the key {key} does not have.' },
+  UNAUTHORIZED: {
+    status: 401,
+    message: 'This call needs a valid API key: send the header Authorization: Bearer <key>.',
+  },
+  FORBIDDEN: {
+    status: 403,
+    message: 'This call needs the scope {scope}, which the API key {key} does not have.',
+  },
   FOREIGN_REQUEST: {
     status: 403,
     message:
-      'Without API keys only this machine is answered, and {header} is {value}: create a key first: posthorn keys create --name admin --scopes admin.',
+      'While no API keys exist, only requests from this machine are answered, but {header} is {value}: create a key with posthorn keys create --name admin --scopes admin.',
   },
   RATE_LIMITED: {
     status: 429,
     message:
-      'The key {key} has made more than {perSecond} requests per second: try again in {retryAfterSeconds} s.',
+      'The API key {key} has made more than {perSecond} requests per second: try again in {retryAfterSeconds} s.',
   },
-  NO_ROUTE: { status: 404, message: 'There is no {method} {path}.' },
-  METHOD_NOT_ALLOWED: { status: 405, message: '{path} answers {allowed}, not {method}.' },
+  NO_ROUTE: { status: 404, message: 'There is no route {method} {path}.' },
+  METHOD_NOT_ALLOWED: { status: 405, message: '{path} does not accept {method}: use {allowed}.' },
   MAX_RETRIES_EXCEEDED: { status: 400, message: 'Max retries exceeded' },
-  INTERNAL: { status: 500, message: 'Something went wrong here; the log says more under {requestId}.' },
-  SCHEMA_MISMATCH: { status: 422, message: 'The payload of {type} does not fit its schema: {issues}.' },
+  INTERNAL: { status: 500, message: 'The server failed unexpectedly: look in its log for {requestId}.' },
+  SCHEMA_MISMATCH: { status: 422, message: 'The payload of {type} does not match its schema: {issues}.' },
   IDEMPOTENCY_MISMATCH: {
     status: 422,
-    message: 'The idempotency key {key} was used before for another event (id {eventId}).',
+    message: 'The idempotency key {key} was already used for another event (id {eventId}).',
   },
   KEY_HELD: {
     status: 503,
-    message: 'The idempotency key {key} is held by a transaction that has not ended: try again.',
+    message: 'A transaction that has not ended holds the idempotency key {key}: try again.',
   },
-  BAD_SIGNATURE: { status: 401, message: 'This webhook is not signed as it should be: {reason}.' },
+  BAD_SIGNATURE: { status: 401, message: 'The signature of the webhook is not valid: {reason}.' },
   SECRET_KEY_MISSING: {
     status: 409,
     message:
-      'Secrets can only be stored encrypted: set POSTHORN_SECRET_KEY to the output of openssl rand -base64 32.',
+      'Secrets are only stored encrypted: set POSTHORN_SECRET_KEY to the output of openssl rand -base64 32.',
   },
   SECRET_KEY_WRONG: {
     status: 409,
     message:
-      'A secret is sealed with the key {keyId}, which POSTHORN_SECRET_KEY does not have or which does not open it.',
+      'A stored secret cannot be decrypted: it needs the key {keyId}, which POSTHORN_SECRET_KEY lacks or which does not fit.',
   },
   NOT_FOUND: { status: 404, message: 'There is no {what} {id}.' },
   LEASE_LOST: {
     status: 409,
-    message: 'The lease on event {eventId} is no longer held: it is {state} now.',
+    message: 'The lease on event {eventId} is no longer held; the event is {state} now.',
   },
   LEASE_BUSY: {
     status: 503,
-    message: 'The lease on event {eventId} is being settled by a transaction that has not ended: try again.',
+    message: 'A transaction that has not ended is settling the lease on event {eventId}: try again.',
   },
   STALE_SNAPSHOT: {
     status: 409,
@@ -69,108 +76,103 @@ const errors = {
   },
   AMBIGUOUS_LEASE: {
     status: 409,
-    message: 'Event {eventId} is leased through several subscriptions ({subscriptions}): say which.',
+    message: 'Event {eventId} is leased through several subscriptions ({subscriptions}): name one of them.',
   },
   QUEUE_FULL: { status: 429, message: 'The queue {queue} is full: try again in {retryAfterSeconds} s.' },
   QUEUE_DRAINING: {
     status: 409,
-    message: 'The event is owed to nobody but the queue {queue}, which is draining: resume it first.',
+    message: 'Only the queue {queue} would receive the event, and it is draining: resume the queue first.',
   },
   QUEUE_ELSEWHERE: {
     status: 409,
     message:
-      'The queue {queue} is in the memory of another process: publish to it, or record its checkpoint, there.',
+      'The queue {queue} is in the memory of another process: publish to it, or record its checkpoint, in that process.',
   },
   QUEUE_IN_MEMORY: {
     status: 422,
     message:
-      'The event is owed to nobody but the queue {queue}, which is in memory: no transaction can have a part in that.',
+      'Only the memory queue {queue} would receive the event, so it cannot be published inside a transaction.',
   },
   QUEUE_TAKEN: {
     status: 409,
-    message: 'The memory queue {queue} is held by {worker}: only one process can have it.',
+    message: 'The memory queue {queue} belongs to {worker}: only one process can have it.',
   },
-  NAME_TAKEN: { status: 409, message: 'There is a subscription {name} already.' },
+  NAME_TAKEN: { status: 409, message: 'A subscription named {name} already exists.' },
   CHANGED_MEANWHILE: {
     status: 412,
-    message: 'The subscriber {id} was changed meanwhile and is at version {version} now: read it again.',
+    message: 'The subscription {id} has changed and is at version {version} now: read it again.',
   },
   NOT_BLOCKED: { status: 409, message: 'The lane {key} of {subscription} is not blocked.' },
   NOT_WAITING: {
     status: 409,
-    message: 'The delivery {id} is {deliveryStatus} now: only one that waits can be buried.',
+    message: 'The delivery {id} is {deliveryStatus}: only a waiting delivery can be buried.',
   },
   NOT_RETRYABLE: { status: 409, message: 'The {what} {id} cannot be retried: {reason}.' },
   NOT_FINISHED: {
     status: 409,
-    message: 'Event {eventId} is not finished: cancel it, or wait for what is under way.',
+    message: 'Event {eventId} is not finished: cancel it, or wait until its deliveries have ended.',
   },
-  ALREADY_RETRIED: { status: 409, message: 'The dead letter {id} was retried by {by} at {at}.' },
+  ALREADY_RETRIED: { status: 409, message: 'The dead letter {id} was already retried by {by} at {at}.' },
   STILL_MOVING: {
     status: 503,
-    message: 'The delivery of event {eventId} was still on the move after {rounds} rounds: try again.',
+    message: 'The delivery of event {eventId} kept changing state during {rounds} tries: try again.',
   },
   CANCEL_UNFINISHED: {
     status: 503,
-    message: 'Some of the {events} events were still on the move after {rounds} rounds: cancel them again.',
+    message: 'Some of the {events} events kept changing state during {rounds} tries: cancel them again.',
   },
-  OVERLOADED: {
-    status: 503,
-    message: 'More than {bytesMax} bytes of requests are being worked on: try again.',
-  },
+  OVERLOADED: { status: 503, message: 'The server already holds {bytesMax} bytes of requests: try again.' },
   PIPELINE_FULL: {
     status: 429,
     message:
-      'More than {requestsMax} requests on this connection wait for their answers: wait for some of them, or open another connection.',
+      'More than {requestsMax} requests wait for answers on this connection: wait for some of the answers, or open another connection.',
   },
-  STOPPED: { status: 503, message: 'This hub is stopped.' },
+  STOPPED: { status: 503, message: 'The hub is stopped.' },
   DATABASE_UNAVAILABLE: { status: 503, message: 'The database cannot be reached: {reason}.' },
   STATEMENT_TIMEOUT: {
     status: 503,
     message:
-      'The database did not finish this in the time that a statement has, so nothing of it was done: ask for less at once, or try again when it is less busy.',
+      'The database did not finish the statement in time, so nothing was done: ask for less at once, or try again when the database is less busy.',
   },
   DISK_FULL: {
     status: 503,
-    message:
-      'The disk of the database is full, so nothing can be stored: free some room there, then try again.',
+    message: 'The disk of the database is full, so nothing can be stored: free some space, then try again.',
   },
   COMMIT_UNKNOWN: {
     status: 504,
     message:
-      'The connection broke during COMMIT, so its outcome is unknown: try again with the same idempotency key.',
+      'The connection broke during COMMIT, so nobody knows whether the change was stored: try again with the same idempotency key.',
   },
   TRANSACTION_ROLLED_BACK: {
     status: 500,
-    message: 'COMMIT was answered with ROLLBACK: an earlier statement of the transaction had failed.',
+    message:
+      'The database answered COMMIT with ROLLBACK: an earlier statement of the transaction had failed.',
   },
-  TRANSACTION_ENDED: {
-    status: 500,
-    message: 'The transaction has ended: no statement can run in it any more.',
-  },
+  TRANSACTION_ENDED: { status: 500, message: 'The transaction has ended: it can run no more statements.' },
   REMOTE_ATTEMPT: {
     status: 500,
     message:
-      'An attempt over HTTP cannot be completed inside a transaction: return from the handler, and let a repeat do no harm.',
+      'An attempt over HTTP cannot be completed inside a transaction: return from the handler, and make sure that a repeated attempt does no harm.',
   },
   SCHEMA_NEWER: {
     status: 500,
     message:
-      'The schema {schema} is at migration {found}, newer than the {known} this version knows: upgrade posthorn.',
+      'The schema {schema} is at migration {found}, and this version of Posthorn knows only {known}: upgrade Posthorn.',
   },
   SCHEMA_MISSING: {
     status: 500,
-    message: 'The schema {schema} lacks migrations {missing}: run posthorn migrate first.',
+    message: 'The schema {schema} lacks the migrations {missing}: run posthorn migrate first.',
   },
   MIGRATION_CHANGED: {
     status: 500,
-    message: 'Migration {name} is not the one that was applied to schema {schema}: its checksum differs.',
+    message:
+      'Migration {name} differs from the one that was applied to schema {schema}: the checksums do not match.',
   },
   MIGRATION_LOCKED: {
     status: 503,
     message: 'Another process has been migrating schema {schema} for more than {waitedMs} ms.',
   },
-  SERVER_TOO_OLD: { status: 500, message: 'PostgreSQL {version} is too old: 14 or later is needed.' },
+  SERVER_TOO_OLD: { status: 500, message: 'PostgreSQL {version} is too old: Posthorn needs 14 or later.' },
   EMBEDDED_UNAVAILABLE: {
     status: 500,
     message:
@@ -190,16 +192,16 @@ const errors = {
   },
   ARCHIVE_FAILED: {
     status: 500,
-    message: 'The audit cannot be archived in {directory}, so it is kept: {reason}.',
+    message: 'The audit cannot be archived in {directory}, so it stays in the database: {reason}.',
   },
   BIND_REFUSED: {
     status: 500,
     message:
-      'Without API keys nobody may be let in from outside, so {host} is no address to listen on: run posthorn keys create --name admin --scopes admin, or set POSTHORN_ADMIN_KEY.',
+      'Refusing to listen on {host} without API keys: run posthorn keys create --name admin --scopes admin, or set POSTHORN_ADMIN_KEY.',
   },
   PORT_IN_USE: {
     status: 500,
-    message: 'Something else listens on port {port} of {host} already: stop it, or set PORT={portNext}.',
+    message: 'Another process already listens on port {port} of {host}: stop it, or set PORT={portNext}.',
   },
 } as const satisfies Record<string, { status: number; message: string }>
 
@@ -231,10 +233,7 @@ function fill(template: string, details: ErrorDetails): string {
   })
 }
 
-/**
- * Values in messages are cut, so that a megabyte of bad input does not become a megabyte of log. The end of
- * the server's own log is what its reader came for, so it may be longer.
- */
+/** Cuts values in messages, so that a megabyte of bad input does not become a megabyte of log. */
 function show(value: unknown, charsMax: number): string {
   const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? String(value))
   return text.length > charsMax ? `${text.slice(0, charsMax)}…` : text

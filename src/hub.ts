@@ -36,7 +36,7 @@ export type { LogEntry } from './events/event-log.ts'
 export type { EventDetails } from './events/get-event.ts'
 export type { EventFilter, UnfinishedPage } from './events/list-events.ts'
 export type { LeaseClaim } from './pull/find-leases.ts'
-export type { Reply, Report } from './pull/remote-settler.ts'
+export type { Reply, Report } from './pull/pull-settler.ts'
 export type { SettlementRecord } from './pull/settlement-record.ts'
 export type { Checkpoint, Queue, QueuedEvent, Recovery } from './queues/queues.ts'
 export type { Subscriber } from './subscriptions/subscribers.ts'
@@ -58,7 +58,7 @@ export interface Hub
   readonly retention: Retention
   /** Leases for workers elsewhere. */
   readonly pull: Pull
-  /** Publishes events that are parsed already: the routes keep the text that came. */
+  /** Publishes parsed events: HTTP routes parse the text that came, and then publish by the same call as `publish`. */
   readonly publisher: Publisher
   /** Subscriptions by name, number and id. */
   readonly subscribers: SubscriptionCache

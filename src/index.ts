@@ -1,6 +1,7 @@
 export type { PosthornOptions } from './config.ts'
 export type { Attempt, Handler } from './consume/attempt.ts'
 export { createPosthorn } from './create.ts'
+export type { CallerTransaction } from './domain/caller-transaction.ts'
 export {
   type Catalogue,
   defineEvents,
@@ -16,7 +17,6 @@ export type { RecoverOptions, ReplayOptions } from './domain/replay.ts'
 export type { RetryPolicy } from './domain/retry.ts'
 export type { StoredEvent } from './domain/stored-event.ts'
 export type { Subscription, SubscriptionOptions } from './domain/subscription.ts'
-export type { CallerTransaction } from './domain/transaction.ts'
 export type { PublishedEvent, PublishOptions } from './engine/publish-contract.ts'
 export { type ErrorCode, PosthornError } from './errors.ts'
 export type { EventType, EventTypeOptions } from './events/event-type.ts'

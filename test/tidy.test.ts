@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { errorCodes } from '../src/errors.ts'
+import { errorCodes, errorTable } from '../src/errors.ts'
 import { metricTable } from '../src/observe/metrics.ts'
 import {
   exists,
@@ -418,6 +418,14 @@ describe('the house is tidy', () => {
       .filter(({ text }) => /\bSPEC\b|\b[Ss]eed 00\d|\bof the seeds\b/.test(text))
       .map(({ path }) => path)
     expect(hidden.sort()).toEqual(toDo.sort())
+  })
+
+  test('the reference of errors has the status and the message of each', () => {
+    const written = readFileSync(join(root, 'docs/reference/errors.md'), 'utf8')
+    const rows = errorCodes.map(
+      (code) => `| \`${code}\` | ${errorTable[code].status} | ${errorTable[code].message} |`,
+    )
+    expect(rows.filter((row) => !written.includes(row))).toEqual([])
   })
 
   test('every runtime dependency is justified', () => {

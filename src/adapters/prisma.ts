@@ -1,5 +1,5 @@
 import type { Queryable } from '../db/database.ts'
-import { checkAdapted, notOutside } from '../domain/transaction.ts'
+import { checkAdapted, notOutside } from '../domain/caller-transaction.ts'
 import { withTextArrays } from './text-arrays.ts'
 
 interface PrismaTransaction {

@@ -20,7 +20,7 @@ export const storage: Command = {
     const { options } = readArguments(args, { known: { json: 'boolean' }, variables })
     const config = readConfig({})
     const { withRetention } = await import('./database.ts')
-    const { storageJson } = await import('../http/routes/storage.ts')
+    const { storageJson } = await import('../http/routes/storage-routes.ts')
     const found = await withRetention(config, (retention) => retention.storage())
     if (options.json === undefined) print(found, out)
     else out(JSON.stringify(storageJson(found), null, 2))

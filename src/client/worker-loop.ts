@@ -1,6 +1,6 @@
 import { Runner } from '../consume/runner.ts'
 import { Share } from '../consume/share.ts'
-import { defineQueue } from '../domain/queue.ts'
+import { defineQueue } from '../domain/queue-config.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import { PosthornHttpError } from './http-error.ts'
 import { HttpSource } from './http-source.ts'

@@ -1,14 +1,14 @@
+import { badEvent } from '../domain/bad-value.ts'
 import type { EventAttributes } from '../domain/event.ts'
-import { isLongerThan, isStorable, toDetail } from '../domain/text.ts'
-import { PosthornError } from '../errors.ts'
+import { isLongerThan, isStorable } from '../domain/text.ts'
 import { attributeName, base64Mark, contentTypePattern, noDataMark } from './content.ts'
 
-/** The attributes of one CloudEvent as they came. Those of `textAttributes` are texts, and not empty. */
+/** The attributes of one CloudEvent, unchanged. Those in `textAttributes` are texts that are not empty. */
 export type Attributes = Map<string, AttributeValue>
 export type AttributeValue = string | number | boolean
 
-export const attributesMax = 50
-export const attributeCharsMax = 4096
+const attributesMax = 50
+const attributeCharsMax = 4096
 
 /** The attributes that a specification defines as texts that are not empty. */
 const textAttributes = new Set([
@@ -16,7 +16,7 @@ const textAttributes = new Set([
   ...['partitionkey', 'expirytime', 'traceparent'],
 ])
 const reservedNames = new Set(['data', base64Mark, noDataMark])
-/** What a leased CloudEvent says of its lease, and no event can say of itself. */
+/** Attributes that Posthorn sets on a leased CloudEvent, so no publisher may set them. */
 const leaseAttributeNames = ['leasetoken', 'leaseexpires', 'attempt', 'retrycount', 'subscription'] as const
 export type LeaseAttributeName = (typeof leaseAttributeNames)[number]
 const leaseNames: ReadonlySet<string> = new Set(leaseAttributeNames)
@@ -43,18 +43,14 @@ function checkText(name: string, text: string): void {
   if (name === 'datacontenttype' && !contentTypePattern.test(text)) throw badEvent(name, 'a media type', text)
 }
 
-/** A larger one would go out as another number than it came in. */
+/** JavaScript would round a larger number, so it would go out changed. */
 function checkNumber(name: string, value: number): void {
   if (Math.abs(value) > Number.MAX_SAFE_INTEGER) throw badEvent(name, 'a number below 2^53', String(value))
 }
 
-/** Without a prototype, so that an extension called `constructor` is one like any other. */
+/** Without a prototype, so that an attribute may be called `constructor`. */
 export function toRecord(entries: readonly (readonly [string, AttributeValue])[]): EventAttributes {
   const record: Record<string, AttributeValue> = Object.create(null)
   for (const [name, value] of entries) record[name] = value
   return record
-}
-
-export function badEvent(field: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_EVENT', { field: toDetail(field), expected, value: toDetail(value) })
 }

@@ -1,17 +1,17 @@
-/** What reading and writing CloudEvents agree on: names, content types, and the marks that are kept with an event. */
+/** What reading and writing CloudEvents share: names, content types, and the marks that are stored with an event. */
 
 export const structuredType = 'application/cloudevents+json'
 export const batchType = 'application/cloudevents-batch+json'
 
-/** CloudEvents wants lower case letters and digits, and no more than 20 of them; producers do go over the 20. */
+/** CloudEvents allows lower case letters and digits, and recommends at most 20 of them; producers exceed the 20. */
 export const attributeName = /^[a-z0-9]{1,64}$/
 
-/** Kept as an attribute of an event whose payload is a text of base64: out again it is binary. */
+/** The attribute that marks a payload of base64 text: it goes out as binary data. */
 export const base64Mark = 'database64'
-/** Kept as an attribute of an event that came without data: its payload is null, and out again it has no data. */
+/** The attribute that marks an event without data: its payload is null, and it goes out without data. */
 export const noDataMark = 'nodata'
 
-/** A media type with its parameters, printable: so it can also be written to a header. */
+/** A media type with its parameters, printable, so that it can be written to a header. */
 export const contentTypePattern = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+[ \t]*(?:;[\x20-\x7e\t]*)?$/
 
 export function mediaTypeOf(contentType: string): string {
@@ -22,12 +22,12 @@ export function isJsonType(contentType: string): boolean {
   return /^[^/]+\/(?:.+\+)?json$/.test(mediaTypeOf(contentType))
 }
 
-/** Text that can be read as UTF-8; in another charset the bytes say more than we do. */
+/** Whether the type is text in UTF-8; text in another charset is stored as bytes. */
 export function isUtf8TextType(contentType: string): boolean {
   return mediaTypeOf(contentType).startsWith('text/') && isUtf8Charset(contentType)
 }
 
-/** Whether what the charset says, if there is one, can be read as UTF-8. */
+/** Whether the charset, if one is given, can be read as UTF-8. */
 export function isUtf8Charset(contentType: string): boolean {
   const charset = /;\s*charset\s*=\s*"?([^\s;"]+)/i.exec(contentType)?.[1]?.toLowerCase()
   return charset === undefined || charset === 'utf-8' || charset === 'utf8' || charset === 'us-ascii'

@@ -1,11 +1,11 @@
 import { isUtf8 } from 'node:buffer'
 
-/** The value of a `ce-` header as section 3.1.3.2 of the CloudEvents HTTP binding writes it: printable ASCII. */
+/** Encodes a value for a `ce-` header as printable ASCII (CloudEvents HTTP binding, 3.1.3.2). */
 export function encodeHeaderValue(text: string): string {
   return text.replace(/(?:[^\x21-\x7e]|["%])+/gu, percentEncode)
 }
 
-/** The text that a `ce-` header stands for, or null if it holds percent-encoded bytes that are not UTF-8. */
+/** Decodes the value of a `ce-` header; null if its percent-encoded bytes are not UTF-8. */
 export function decodeHeaderValue(value: string): string | null {
   const unquoted = unquote(fromLatin1(value))
   let valid = true
@@ -22,8 +22,8 @@ function percentEncode(text: string): string {
 }
 
 /**
- * Node reads a header's bytes as Latin-1. Senders that forget to encode send either that or plain UTF-8,
- * which hardly ever makes sense as the other.
+ * Node reads the bytes of a header as Latin-1. Senders that forget to encode send Latin-1 or UTF-8; text in Latin-1 is hardly
+ * ever valid UTF-8.
  */
 function fromLatin1(value: string): string {
   if (!/[\x80-\xff]/.test(value) || /[^\0-\xff]/.test(value)) return value

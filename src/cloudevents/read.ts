@@ -1,10 +1,11 @@
 import { isUtf8 } from 'node:buffer'
 import { createHash } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
+import { badEvent } from '../domain/bad-value.ts'
 import { type EventAttributes, type EventFields, keyCharsMax, parseEvent } from '../domain/event.ts'
 import { decodeUtf8, type Member, parseMember, readElements, readMembers } from '../domain/json-members.ts'
 import { PosthornError } from '../errors.ts'
-import { type Attributes, type AttributeValue, addAttribute, badEvent, toRecord } from './attributes.ts'
+import { type Attributes, type AttributeValue, addAttribute, toRecord } from './attributes.ts'
 import {
   base64Mark,
   batchType,
@@ -24,14 +25,14 @@ export interface RequestParts {
   readonly body: Buffer
 }
 
-/** A CloudEvent as parseEvent takes it. Its payload has not been checked yet: parseEvent does that. */
+/** A CloudEvent in the form that parseEvent takes. parseEvent checks the payload. */
 export type CloudEventIn = EventFields & {
   readonly payloadText: string
-  /** What Posthorn has no field for, so that the same CloudEvent can go out again. */
+  /** Attributes that have no field here, stored so that the same CloudEvent can go out again. */
   readonly attributes: EventAttributes
 }
 
-/** By the content type, else by any header that every CloudEvent has, so that a missing one is named. */
+/** Recognised by the content type, or by any required header, so that an error can name a missing one. */
 export function isCloudEvent(headers: IncomingHttpHeaders): 'structured' | 'binary' | 'batch' | null {
   const mediaType = mediaTypeOf(headers['content-type'] ?? '')
   if (mediaType === structuredType) return 'structured'
@@ -46,7 +47,7 @@ export function readCloudEvent(parts: RequestParts): CloudEventIn {
   return readStructured(decodeUtf8(parts.body), 'the event')
 }
 
-/** Of more than `eventsMax` only one more is read. */
+/** Reading stops at one event more than `eventsMax`. */
 export function readCloudEventBatch(
   { body }: RequestParts,
   eventsMax = Number.POSITIVE_INFINITY,
@@ -67,7 +68,7 @@ interface Data {
 
 const noData: Data = { text: 'null', mark: noDataMark }
 
-/** In the JSON format an attribute that is null is one that was not given. */
+/** In the JSON format an attribute that is null counts as not given. */
 function readStructured(text: string, what: string): CloudEventIn {
   const attributes: Attributes = new Map()
   let data: Member | undefined
@@ -80,7 +81,7 @@ function readStructured(text: string, what: string): CloudEventIn {
   return toEvent(attributes, structuredData(data, dataBase64))
 }
 
-/** Only what can be an attribute is parsed: a megabyte of brackets would take a while. */
+/** Arrays and objects are refused unparsed, since a megabyte of brackets would take long to parse. */
 function attributeValue(member: Member): AttributeValue {
   if (/^[[{]/.test(member.text)) throw badEvent(member.key, 'text, a number, true or false', member.text)
   return parseMember(member) as AttributeValue
@@ -99,7 +100,7 @@ function readBinary({ headers, contentType, body }: RequestParts): CloudEventIn 
   return toEvent(attributes, binaryData(contentType, body))
 }
 
-/** Base64 is kept as the text it was, escapes included. A member that is null was not given, unless it is `data` alone. */
+/** Base64 stays the text that it was, with escapes. A null member counts as not given, unless `data` is the only one. */
 function structuredData(data: Member | undefined, dataBase64: Member | undefined): Data {
   const base64 = dataBase64 === undefined ? null : parseMember(dataBase64)
   if (dataBase64 === undefined || base64 === null) return data ?? noData
@@ -110,7 +111,7 @@ function structuredData(data: Member | undefined, dataBase64: Member | undefined
   return { text: dataBase64.text, mark: base64Mark }
 }
 
-/** HTTP cannot tell no data from data of no bytes. */
+/** HTTP cannot tell an event without data from an event with empty data. */
 function binaryData(contentType: string, body: Buffer): Data {
   if (body.length === 0) return noData
   if (contentType === '' || isJsonType(contentType)) return { text: decodeUtf8(body) }
@@ -139,7 +140,7 @@ function toEvent(given: Attributes, data: Data): CloudEventIn {
 
 const hasField = new Set(['specversion', 'type', 'time', 'partitionkey', 'expirytime', 'traceparent'])
 
-/** Posthorn's times hold milliseconds: the text of one that says more is kept as well. */
+/** Posthorn stores times in milliseconds; the text of a more precise time is stored as an attribute too. */
 function isFineTime(name: string, value: unknown): boolean {
   return (name === 'time' || name === 'expirytime') && /\.\d{3}\d*[1-9]/.test(String(value))
 }
@@ -155,7 +156,7 @@ function isoTime(time: string | null): string | null {
   return time !== null && /^[\dt:.+-]+z?$/i.test(time) ? time.toUpperCase() : time
 }
 
-/** One that is no key for Posthorn is still an extension like any other. */
+/** An attribute that is too long for a key is stored like any other attribute. */
 function keyIn(given: Attributes, name: string): string | null {
   const value = given.get(name)
   return typeof value === 'string' && value.length >= 1 && value.length <= keyCharsMax ? value : null
@@ -166,7 +167,7 @@ function idempotencyKeyOf(source: string, id: string): string {
   return key.length <= keyCharsMax ? key : `sha256:${createHash('sha256').update(key).digest('hex')}`
 }
 
-/** Here and not only when published, so that an error has the CloudEvents name of what is wrong. */
+/** Checks the fields here too, so that an error has the CloudEvents name of the field. */
 function checkFields(fields: EventFields): void {
   renamingFields(
     (field) => cloudEventsNames.get(field) ?? field,

@@ -3,7 +3,7 @@ import type { StoredEventFields } from '../domain/stored-event.ts'
 import { attributeName, base64Mark, contentTypePattern, isBase64, isJsonType, noDataMark } from './content.ts'
 import { encodeHeaderValue } from './header.ts'
 
-/** The JSON text of a CloudEvent around the exact bytes of the payload. */
+/** A CloudEvent as JSON text; the payload is inserted unchanged. */
 export function toStructured(event: StoredEventFields, extra: EventAttributes = {}): string {
   const members = [...attributesOf(event, extra)].map(([name, value]) => `"${name}":${JSON.stringify(value)}`)
   const form = formOf(event)
@@ -32,7 +32,7 @@ export function toBinary(event: StoredEventFields, extra: EventAttributes = {}):
   return { headers, body: bodyOf(form, event.payloadText) }
 }
 
-/** An event that came as a CloudEvent keeps its own attributes; what Posthorn knows of it comes after them. */
+/** An event that came as a CloudEvent keeps its own attributes; those of Posthorn follow. */
 function attributesOf(
   event: StoredEventFields,
   extra: EventAttributes,
@@ -63,7 +63,7 @@ function attributesOf(
 
 const notAttributes = new Set(['data', base64Mark, noDataMark])
 
-/** The text that came in may say more than the milliseconds that Posthorn keeps of the same time. */
+/** The original text of a time may be more precise than the milliseconds that Posthorn stores. */
 function timeText(time: Date, kept: unknown): string {
   if (typeof kept !== 'string' || !rfc3339.test(kept)) return time.toISOString()
   return Date.parse(kept.toUpperCase()) === time.getTime() ? kept : time.toISOString()
@@ -78,7 +78,7 @@ function contentTypeIn({ attributes }: StoredEventFields): string | null {
 
 type Form = 'none' | 'base64' | 'text' | 'json'
 
-/** The marks are believed only where the payload bears them out: attributes can also be given by hand. */
+/** A mark counts only if the payload confirms it, since publishers can set attributes by hand. */
 function formOf(event: StoredEventFields): Form {
   const { attributes, payloadText } = event
   if (attributes?.[noDataMark] === true && payloadText === 'null') return 'none'

@@ -1,7 +1,7 @@
+import type { CallerTransaction } from '../domain/caller-transaction.ts'
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
-import type { ExchangeRecord } from '../domain/exchange.ts'
+import type { ExchangeRecord } from '../domain/exchange-record.ts'
 import type { Settlement } from '../domain/settlement.ts'
-import type { CallerTransaction } from '../domain/transaction.ts'
 
 /** Where leases come from and where settlements go: the hub, or the hub over HTTP. */
 export interface Source {

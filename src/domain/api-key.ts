@@ -1,9 +1,8 @@
 import { createHash, randomBytes, randomInt, timingSafeEqual } from 'node:crypto'
-import { PosthornError } from '../errors.ts'
+import { badOption } from './bad-value.ts'
 import { rateMax, rateMin } from './subscription.ts'
-import { toDetail } from './text.ts'
 
-/** What a key may do. `admin` may do everything. */
+/** What a key may do. `admin` includes everything. */
 export const scopeNames = ['publish', 'consume', 'read', 'manage', 'admin'] as const
 export type Scope = (typeof scopeNames)[number]
 
@@ -17,7 +16,7 @@ export interface KeyParts {
 }
 
 export interface NewKey extends KeyParts {
-  /** What its user sends: `ph_<id>_<secret>`. */
+  /** The whole key, as callers send it: `ph_<id>_<secret>`. */
   readonly text: string
 }
 
@@ -27,7 +26,7 @@ export function newKey(): NewKey {
   return { id, secret, text: `ph_${id}_${secret}` }
 }
 
-/** Undefined for what cannot be a key, so that it costs no query. */
+/** Undefined for text that cannot be a key, so that it costs no query. */
 export function parseKey(text: string): KeyParts | undefined {
   const [, id, secret] = keyForm.exec(text) ?? []
   return id === undefined || secret === undefined ? undefined : { id, secret }
@@ -37,7 +36,7 @@ export function isKeyId(text: string): boolean {
   return idForm.test(text)
 }
 
-/** 256 random bits need no slow hash: there is nothing to guess. */
+/** A secret of 256 random bits cannot be guessed, so it needs no slow hash. */
 export function hashSecret(secret: string): Buffer {
   return createHash('sha256').update(secret).digest()
 }
@@ -48,16 +47,25 @@ export function matches(hash: Uint8Array, secret: string): boolean {
   return hash.length === digest.length && timingSafeEqual(hash, digest)
 }
 
+/** The holder of a key. */
+export interface KeyHolder {
+  /** `admin` for the key from the environment. */
+  readonly id: string
+  readonly name: string
+  readonly scopes: readonly Scope[]
+  readonly ratePerSecond: number | null
+}
+
 export interface KeyOptions {
   readonly name: string
   readonly scopes: readonly string[]
-  /** Requests per second that it may make; nothing: as many as it likes. */
+  /** Requests per second that the key may make. Default: the server's limit. */
   readonly ratePerSecond?: number | null
-  /** Nothing: it does not expire. */
+  /** Default: the key does not expire. */
   readonly expiresAt?: Date | null
 }
 
-/** What a key is made of, checked. */
+/** A checked definition of a key. */
 export interface KeyDefinition {
   readonly name: string
   readonly scopes: readonly Scope[]
@@ -78,7 +86,7 @@ const idChars = 12
 const idAlphabet = 'abcdefghijklmnopqrstuvwxyz0123456789'
 const idForm = /^[a-z0-9]{12}$/
 const keyForm = /^ph_([a-z0-9]{12})_([A-Za-z0-9_-]{43})$/
-/** Nothing that moves a cursor or turns text around: names are shown in terminals. */
+/** No control characters, since names are shown in terminals. */
 const nameForm = /^[^\p{C}\p{Zl}\p{Zp}]{1,100}$/u
 const expiryEndMs = Date.UTC(9999, 0)
 
@@ -87,7 +95,7 @@ function checkName(name: unknown): string {
   throw badOption('name', '1 to 100 printable characters', name)
 }
 
-/** Each once, in the order of the table. */
+/** Each scope once, in the order of the table. */
 function checkScopes(scopes: unknown): Scope[] {
   const expected = `some of ${scopeNames.join(', ')}`
   if (!Array.isArray(scopes) || scopes.length === 0) throw badOption('scopes', expected, scopes)
@@ -101,12 +109,8 @@ function checkRate(rate: unknown): number {
   throw badOption('ratePerSecond', `a number from ${rateMin} to ${rateMax}`, rate)
 }
 
-/** Whether it is in the future is for the database's clock to say. */
+/** The database decides by its clock whether the time is in the future. */
 function checkExpiry(time: unknown): Date {
   if (time instanceof Date && time.getTime() < expiryEndMs) return time
   throw badOption('expiresAt', 'a date before the year 9999', time)
-}
-
-function badOption(option: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_OPTION', { option, expected, value: toDetail(value) })
 }

@@ -1,25 +1,25 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { PosthornError } from '../errors.ts'
+import { badEvent, badOption } from './bad-value.ts'
 import { type EventFields, type EventInput, typePattern } from './event.ts'
 import { checkOptions } from './known-names.ts'
 import type { StoredEvent } from './stored-event.ts'
-import { toDetail } from './text.ts'
 
-/** One type of event: what its payload must be, and which lane follows from it. */
+/** One type of event: the schema of its payload, and the ordering key that follows from the payload. */
 export interface EventDefinition<Input = unknown, Output = Input> {
   readonly schema: StandardSchemaV1<Input, Output> | undefined
-  /** A method, so that definitions of different payloads fit into one catalogue. */
+  /** A method, not a property, so that definitions with different payloads fit into one catalogue. */
   orderingKey(payload: Output): string | null
 }
 
 export interface EventOptions<Payload> {
-  /** The ordering key of events whose publisher names none. */
+  /** The ordering key of events that are published without one. */
   readonly orderingKey?: (payload: Payload) => string | null | undefined
 }
 
 /**
- * With a schema (zod, valibot, ArkType …) payloads are validated when they are published, and its output is
- * what is stored: as JSON, so let it be JSON. Without one, `event<Payload>()` gives the type only.
+ * With a schema (zod, valibot, ArkType …) payloads are validated when they are published, and the output of the schema is stored
+ * as JSON. Without a schema, `event<Payload>()` only gives the payload a type.
  */
 export function event<Schema extends StandardSchemaV1>(
   schema: Schema,
@@ -40,7 +40,7 @@ export type EventDefinitions = Readonly<Record<string, EventDefinition>>
 /** `Catalogue` without its parameter stands for no catalogue at all: any type, unknown payloads. */
 export interface Catalogue<Definitions extends EventDefinitions = EventDefinitions> {
   readonly definitions: Definitions
-  /** The payload as its schema puts it out; SCHEMA_MISMATCH if it does not fit. */
+  /** The payload as its schema returns it. Throws SCHEMA_MISMATCH if the payload does not match. */
   validate(type: string, payload: unknown): Promise<unknown>
   /** The ordering key that follows from a validated payload. */
   orderingKey(type: string, payload: unknown): string | null
@@ -83,26 +83,18 @@ function definitionOf(definitions: EventDefinitions, type: string): EventDefinit
   const definition = Object.hasOwn(definitions, type) ? definitions[type] : undefined
   if (definition !== undefined) return definition
   const expected = `a type of the catalogue (${Object.keys(definitions).join(', ')})`
-  throw new PosthornError('BAD_EVENT', { field: 'type', expected, value: toDetail(type) })
+  throw badEvent('type', expected, type)
 }
 
 function checkType(type: string): void {
   if (typePattern.test(type)) return
-  throw new PosthornError('BAD_OPTION', {
-    option: 'events',
-    expected: 'named by event types',
-    value: toDetail(type),
-  })
+  throw badOption('events', 'named by event types', type)
 }
 
-/** A bare schema has the look of one. */
+/** A schema that was not passed to event() would look like a definition. */
 function checkDefinition(type: string, definition: unknown): void {
   if (typeof (definition as EventDefinition | undefined)?.orderingKey === 'function') return
-  throw new PosthornError('BAD_OPTION', {
-    option: `events[${type}]`,
-    expected: 'made by event(schema) or event()',
-    value: toDetail(definition),
-  })
+  throw badOption(`events[${type}]`, 'made by event(schema) or event()', definition)
 }
 
 export type EventType<C extends Catalogue> = keyof C['definitions'] & string

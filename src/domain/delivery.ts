@@ -5,16 +5,16 @@ export interface LeasedRun {
   readonly id: number
   readonly subscription: number
   readonly token: number
-  /** What its deliveries are ordered by, which their events need not tell; null: they are in no lane. */
+  /** The key of the lane, which a subscription may take from the payload; null: the deliveries are in no lane. */
   readonly laneKey: string | null
-  /** Its last worker vanished with it: run alone, so that a crash blames nobody else. */
+  /** The last worker vanished with this run, so the run is leased alone: another crash then has one cause. */
   readonly suspect: boolean
   readonly leasedUntil: Date
-  /** By the database's clock: from then on none of its deliveries may begin. Null: they do not expire, or nobody here knows. */
+  /** By the database's clock: from then on no delivery may begin. Null: they do not expire, or that is not known here. */
   readonly expiresAtMs?: number | null
   /** What a memory queue of this process asks of the run; undefined: none has to do with it. */
   memory?: MemoryTerms
-  /** In a lane these are attempted one after the other, in this order. */
+  /** In a lane, deliveries are attempted one after the other in this order. */
   readonly deliveries: LeasedDelivery[]
 }
 
@@ -29,12 +29,12 @@ export interface MemoryTerms {
 }
 
 export interface LeasedDelivery {
-  /** The run it is leased with; another one after it was taken out to be settled in a transaction. */
+  /** The run that the delivery is leased with. It changes when the delivery gets its own run to be settled in a transaction. */
   run: LeasedRun
   readonly event: StoredEvent
-  /** The number of the attempt that the lease allows, from 1. */
+  /** The number of the attempt; the first attempt is 1. */
   readonly attempt: number
-  /** Failures so far. */
+  /** Failures before this attempt. */
   readonly failures: number
   /** Its settlement may have to wait for something, and no other settlement may wait with it. */
   readonly settlesAlone?: boolean

@@ -6,19 +6,19 @@ const framesCharsMax = 1500
 const causesMax = 4
 
 /**
- * Whatever was thrown, as text that can be stored. Of an error its name, message, stack and causes are told
- * and nothing else: the other fields of an HTTP client's error hold credentials.
+ * A thrown value as text that can be stored. Of an error only name, message, stack and causes are shown, since the other fields
+ * of an HTTP client's error hold credentials.
  */
 export function describeError(thrown: unknown): string {
-  const told: string[] = []
+  const texts: string[] = []
   for (let error = thrown, i = 0; i === 0 || (error !== undefined && i <= causesMax); i++) {
-    told.push(guarded(() => describeOne(error), 'a thrown value that cannot be read'))
+    texts.push(guarded(() => describeOne(error), 'a thrown value that cannot be read'))
     error = guarded(() => causeOf(error), undefined)
   }
-  return toStorable(told.join('\ncaused by: '), errorCharsMax)
+  return toStorable(texts.join('\ncaused by: '), errorCharsMax)
 }
 
-/** Node's own "cannot connect" is an AggregateError without a message: the first of its errors says why. */
+/** Node's error for a failed connection is an AggregateError without a message; its first error says why. */
 function causeOf(error: unknown): unknown {
   if (!(error instanceof Error)) return undefined
   return error.cause ?? (error instanceof AggregateError ? error.errors[0] : undefined)
@@ -30,7 +30,7 @@ function describeOne(thrown: unknown): string {
   return guarded(() => JSON.stringify(thrown), undefined) ?? Object.prototype.toString.call(thrown)
 }
 
-/** The message is cut apart from the frames, so that a long one does not push them out. */
+/** Message and frames are cut separately, so that a long message does not displace the frames. */
 function describeThrownError(error: Error): string {
   const name = guarded(() => String(error.name), 'Error')
   const message = guarded(() => String(error.message), 'its message cannot be read')
@@ -41,7 +41,7 @@ function describeThrownError(error: Error): string {
   return toStorable(headline, messageCharsMax) + frames
 }
 
-/** Getters, proxies and toString of thrown values may throw in their turn. */
+/** Getters, proxies and toString of a thrown value may throw themselves. */
 function guarded<T>(read: () => T, fallback: T): T {
   try {
     return read()

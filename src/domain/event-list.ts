@@ -1,22 +1,21 @@
 import { PosthornError } from '../errors.ts'
-import { toDetail } from './text.ts'
+import { badEvent, badOption } from './bad-value.ts'
 
-/** For calls that take many events, in the hub and in clients, which run without Node. */
+/** Checks the list of events of a call. Used by clients too, which run without Node. */
 export function checkEventList(events: unknown): void {
   if (Array.isArray(events)) return
-  const expected = 'a list of events'
-  throw new PosthornError('BAD_OPTION', { option: 'events', expected, value: toDetail(events) })
+  throw badOption('events', 'a list of events', events)
 }
 
 export function checkEventForm(event: unknown): void {
   if (typeof event === 'object' && event !== null && !Array.isArray(event)) return
-  throw new PosthornError('BAD_EVENT', { field: theEvent, expected: 'an object', value: toDetail(event) })
+  throw badEvent(theEvent, 'an object', event)
 }
 
-/** Stands for the field where the event as a whole is wrong. */
+/** The field of an error that concerns the whole event. */
 const theEvent = 'the event'
 
-/** Reads each event of a list, holes included; an error names the place of its event. */
+/** Reads each event of a list, holes too; an error names the place of its event. */
 export async function readEach<Input, Event>(
   inputs: readonly Input[],
   readOne: (input: Input) => Event | Promise<Event>,
@@ -25,7 +24,7 @@ export async function readEach<Input, Event>(
   for (const [place, input] of inputs.entries()) {
     try {
       const event = readOne(input)
-      // Waiting for each of thousands that are there already would cost more than reading them.
+      // Waiting for each of thousands of events that are already read would cost more than reading them.
       events.push(event instanceof Promise ? await event : event)
     } catch (error) {
       throw withPlace(`events[${place}]`, error)
@@ -34,7 +33,7 @@ export async function readEach<Input, Event>(
   return events
 }
 
-/** In a batch a field is named with its place. */
+/** Adds the place in the batch to the field of an error. */
 export function atPlace<T>(place: string, read: () => T): T {
   try {
     return read()

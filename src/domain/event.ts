@@ -1,10 +1,10 @@
-import { PosthornError } from '../errors.ts'
+import { badEvent } from './bad-value.ts'
 import { checkEventForm } from './event-list.ts'
 import { leftOut, type NamesOf, unknownName } from './known-names.ts'
 import { meantFields } from './meant-fields.ts'
 import { checkPayloadText, stringifyPayload } from './payload.ts'
 import { parseTags } from './tags.ts'
-import { isLongerThan, isStorable, toDetail } from './text.ts'
+import { isLongerThan, isStorable } from './text.ts'
 
 type Optional<T> = T | null | undefined
 
@@ -28,12 +28,12 @@ export interface EventFields {
   readonly expiresAt?: Optional<Date | string>
   readonly maxRetries?: Optional<number>
   readonly idempotencyKey?: Optional<string>
-  /** Whose idempotency key: those of different scopes never meet. */
+  /** The owner of the idempotency key: keys of different scopes never collide. */
   readonly idempotencyScope?: Optional<string>
-  /** What tells the same event from another under its key, in hex. Default: all its fields. */
+  /** Tells the same event from another under the same key, in hex. Default: a hash of all fields. */
   readonly idempotencyFingerprint?: Optional<string>
   readonly requireRoute?: Optional<boolean>
-  /** What a CloudEvent brought along and has no field here. */
+  /** CloudEvents attributes that have no field of their own here. */
   readonly attributes?: Optional<EventAttributes>
 }
 
@@ -50,7 +50,7 @@ export interface EventSource {
   readonly name: string | null
 }
 
-/** An event that keeps every rule, ready to be stored. Times are ISO 8601 in UTC. */
+/** A checked event, ready to be stored. Times are ISO 8601 in UTC. */
 export interface NewEvent {
   readonly type: string | null
   readonly title: string | null
@@ -78,7 +78,7 @@ export interface NewEvent {
 
 export const typePattern = /^[A-Za-z0-9_.:-]{1,100}$/
 export const keyCharsMax = 255
-export const maxRetriesMax = 1000
+const maxRetriesMax = 1000
 
 const eventFields: NamesOf<EventInput> = {
   type: true,
@@ -111,12 +111,12 @@ function checkFields(given: object): void {
   const name = unknownName(given, eventFields)
   if (name === undefined) return
   const expected = leftOut(name, eventFieldNames, 'no event takes it', meantFields)
-  throw badEvent(name.slice(0, 200), expected, (given as Record<string, unknown>)[name])
+  throw badEvent(name, expected, (given as Record<string, unknown>)[name])
 }
 
 export function parseEvent(given: EventInput): NewEvent {
   checkEventForm(given)
-  // V8 looks up what an object lacks ten times faster in a fresh copy, if the object was put together by spreading.
+  // If the object was made by spreading, V8 looks up missing members ten times faster in a fresh copy.
   const input = Object.getPrototypeOf(given) === Object.prototype ? { ...given } : given
   checkFields(input)
   const event: NewEvent = {
@@ -146,7 +146,7 @@ export function parseEvent(given: EventInput): NewEvent {
   return Object.freeze(event)
 }
 
-/** The rules that hold between fields. Both times are ISO texts in UTC, so they compare as text. */
+/** Checks the rules between fields. Both times are ISO texts in UTC, so they can be compared as text. */
 function checkTogether({ type, title, tags, runAt, expiresAt }: NewEvent): void {
   if (type === null && title === null) throw badEvent('type', 'given when there is no title', type)
   if (type === null && tags === null) throw badEvent('type', 'given when there are no tags', type)
@@ -188,7 +188,7 @@ function parseSource(value: unknown): EventSource | null {
   const stranger = unknownName(value, sourceFields)
   if (stranger !== undefined) {
     const expected = leftOut(stranger, Object.keys(sourceFields), 'no source has it')
-    throw badEvent(`source.${stranger.slice(0, 200)}`, expected, (value as Record<string, unknown>)[stranger])
+    throw badEvent(`source.${stranger}`, expected, (value as Record<string, unknown>)[stranger])
   }
   const { type, id, name } = value as Record<keyof EventSource, unknown>
   const source: EventSource = {
@@ -201,7 +201,7 @@ function parseSource(value: unknown): EventSource | null {
 
 const isoTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/
 
-/** The offset is required: what a time without one means would depend on this machine's zone. */
+/** The offset is required, since a time without one would depend on the time zone of this machine. */
 function parseTime(field: string, value: unknown): string | null {
   if (value == null) return null
   const time = typeof value === 'string' && isoTime.test(value) ? new Date(value) : value
@@ -265,8 +265,4 @@ function isAttribute(value: unknown): boolean {
 function parseFlag(field: string, value: unknown): boolean | null {
   if (value == null || typeof value === 'boolean') return value ?? null
   throw badEvent(field, 'true or false', value)
-}
-
-function badEvent(field: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_EVENT', { field, expected, value: toDetail(value) })
 }

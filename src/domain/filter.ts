@@ -1,11 +1,11 @@
-import { PosthornError } from '../errors.ts'
-import { isStorable, toDetail } from './text.ts'
+import { badField } from './bad-value.ts'
+import { isStorable } from './text.ts'
 
-/** What a subscription asks of an event besides its type and tags, by JSON pointer: all of it must hold. */
+/** Conditions on an event besides its type and tags, by JSON pointer: all of them must hold. */
 export type EventFilter = Readonly<Record<string, unknown>>
 
-/** One condition as routing reads it. */
-export interface FilterCondition {
+/** One condition, as the routing statement takes it. */
+interface FilterCondition {
   readonly path: readonly string[]
   readonly op: 'any' | 'exists' | 'prefix' | 'gt' | 'gte' | 'lt' | 'lte'
   readonly operand: unknown
@@ -14,25 +14,25 @@ export interface FilterCondition {
 const pointersMax = 20
 const operandsMax = 100
 export const pointerCharsMax = 500
-const roots = [
-  ...['payload', 'type', 'title', 'description', 'tags', 'ordering_key', 'concurrency_key', 'version'],
-  ...['source', 'correlation_id', 'causation_id', 'attributes'],
-]
-/** Which numbers a filter can ask for. */
+const roots =
+  'payload type title description tags ordering_key concurrency_key version source correlation_id causation_id attributes'.split(
+    ' ',
+  )
+/** The numbers that a filter can compare with. */
 export const exactNumbers = 'integers up to 2^53 - 1, and fractions of up to 15 digits'
-/** What may stand at a pointer. */
+/** The forms that a condition can have. */
 export const conditionForm = 'a value, a list of values, or exists, prefix, gt, gte, lt, lte'
-/** What a pointer looks like. */
+/** The form of a pointer. */
 export const pointerForm = new RegExp(`^/(${roots.join('|')})(/([^~/]|~[01])*)*$`, 'u')
 
 /**
  * `{"/payload/paid": true}`: equals. A list: any of these. An object: `exists`, `prefix`, `gt`, `gte`, `lt`, `lte`.
  */
 export function parseFilter(filter: unknown): FilterCondition[] {
-  if (!isObject(filter)) throw badFilter('filter', 'conditions by JSON pointer', filter)
+  if (!isObject(filter)) throw badField('filter', 'conditions by JSON pointer', filter)
   const pointers = Object.keys(filter).length
   if (pointers === 0 || pointers > pointersMax) {
-    throw badFilter('filter', `1 to ${pointersMax} conditions`, filter)
+    throw badField('filter', `1 to ${pointersMax} conditions`, filter)
   }
   return Object.entries(filter).flatMap(([pointer, wanted]) => {
     const path = parsePointer(`filter ${pointer}`, pointer)
@@ -55,7 +55,7 @@ export function parsePointer(field: string, pointer: unknown): string[] {
       .split('/')
       .map((token) => token.replaceAll('~1', '/').replaceAll('~0', '~'))
   }
-  throw badFilter(field, `a JSON pointer that begins with one of /${roots.join(', /')}`, pointer)
+  throw badField(field, `a JSON pointer that begins with one of /${roots.join(', /')}`, pointer)
 }
 
 function conditionsOf(pointer: string, wanted: unknown): Omit<FilterCondition, 'path'>[] {
@@ -64,25 +64,26 @@ function conditionsOf(pointer: string, wanted: unknown): Omit<FilterCondition, '
     if (wanted.length > 0 && wanted.length <= operandsMax && wanted.every(isScalar)) {
       return [{ op: 'any', operand: wanted }]
     }
-    throw badFilter(`filter ${pointer}`, `1 to ${operandsMax} texts, numbers, booleans or nulls`, wanted)
+    throw badField(`filter ${pointer}`, `1 to ${operandsMax} texts, numbers, booleans or nulls`, wanted)
   }
-  if (!isObject(wanted) || Object.keys(wanted).length === 0) throw badCondition(pointer, wanted)
+  if (!isObject(wanted) || Object.keys(wanted).length === 0)
+    throw badField(`filter ${pointer}`, conditionForm, wanted)
   return Object.entries(wanted).map(([op, operand]) => {
     if (op === 'exists' && typeof operand === 'boolean') return { op, operand }
     if (op === 'prefix' && typeof operand === 'string' && operand !== '' && isScalar(operand))
       return { op, operand }
     if (isBound(op) && typeof operand === 'number') return { op, operand }
-    throw badCondition(pointer, wanted)
+    throw badField(`filter ${pointer}`, conditionForm, wanted)
   })
 }
 
-/** An integer beyond 2^53 may have been another one when it was written, and events are compared digit by digit. */
+/** JavaScript has rounded an integer beyond 2^53, and events are compared digit by digit. */
 function checkExact(pointer: string, operand: unknown): void {
   for (const value of Array.isArray(operand) ? operand : [operand]) {
     if (typeof value !== 'number') continue
     if (Number.isSafeInteger(value) || (Number.isFinite(value) && !Number.isInteger(value))) continue
-    // JSON has no word for NaN and the infinite.
-    throw badFilter(`filter ${pointer}`, `numbers that are exact: ${exactNumbers}`, String(value))
+    // As text, since JSON cannot express NaN and Infinity.
+    throw badField(`filter ${pointer}`, `numbers that are exact: ${exactNumbers}`, String(value))
   }
 }
 
@@ -97,12 +98,4 @@ function isScalar(value: unknown): boolean {
 
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-function badCondition(pointer: string, wanted: unknown): PosthornError {
-  return badFilter(`filter ${pointer}`, conditionForm, wanted)
-}
-
-function badFilter(field: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_FIELD', { field, expected, value: toDetail(value) })
 }

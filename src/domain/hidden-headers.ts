@@ -1,12 +1,12 @@
-/** Stands where a value is not shown. */
+/** Replaces a value that is not shown. */
 export const hiddenValue = '[hidden]'
 const secretive = /authorization|cookie|signature|token|secret|key|password/i
-/** Our own, and what tells repeats apart: no secrets, and what a reader came for. */
+/** Headers that match the pattern above but hold no secret, and that readers look for. */
 const harmless = /^(posthorn-|idempotency-key$)/i
 
 const nobody: ReadonlySet<string> = new Set()
 
-/** Headers as they may be shown: without the values of those that are hidden, and of those that can hold a secret. */
+/** Headers as they may be shown: the values of hidden headers, and of headers that may hold a secret, are replaced. */
 export function hideSecrets<Value>(
   headers: Readonly<Record<string, Value>>,
   hidden: ReadonlySet<string> = nobody,
@@ -26,7 +26,7 @@ export function isHidden(name: string, hidden: ReadonlySet<string> = nobody): bo
 const judged = new Map<string, boolean>()
 const judgedMax = 10_000
 
-/** Few names come again and again. */
+/** The same few names come again and again, so the results are remembered. */
 function isSecretive(name: string): boolean {
   const known = judged.get(name)
   if (known !== undefined) return known

@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { PosthornError } from '../errors.ts'
-import { toDetail } from './text.ts'
+import { badOption } from './bad-value.ts'
 
 /** An event id is an integer of 53 bits: 10 bits of shard, 43 bits counted by the shard itself. */
 const idsPerShard = 2 ** 43
@@ -14,32 +13,28 @@ export function eventShard(eventId: number): number {
   return Math.floor(eventId / idsPerShard)
 }
 
-/** Where a shard begins to count. Id 0 belongs to nobody, so shard 0 begins with 1, and the others alike. */
+/** The first event id of a shard. Id 0 is not used, so every shard skips its first number. */
 export function shardFirstId(shard: number): number {
   check('shard', shard, 0, shardMax)
   return shard * idsPerShard + 1
 }
 
-/** PostgreSQL would refuse others with an error of its own. */
+/** Checked here, since PostgreSQL would refuse other values with its own error. */
 export function checkEventId(eventId: unknown): void {
-  if (!Number.isSafeInteger(eventId)) throw badId('eventId', 'the id of an event', eventId)
+  if (!Number.isSafeInteger(eventId)) throw badOption('eventId', 'the id of an event', eventId)
 }
 
 export function checkEventIds(eventIds: unknown): void {
-  if (!Array.isArray(eventIds)) throw badId('eventIds', 'a list of ids', eventIds)
+  if (!Array.isArray(eventIds)) throw badOption('eventIds', 'a list of ids', eventIds)
   for (const eventId of eventIds) checkEventId(eventId)
 }
 
 const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 export function checkDeadLetterIds(ids: unknown): void {
-  if (!Array.isArray(ids)) throw badId('deadLetterIds', 'a list of ids', ids)
+  if (!Array.isArray(ids)) throw badOption('deadLetterIds', 'a list of ids', ids)
   const stranger = ids.findIndex((id) => typeof id !== 'string' || !uuidForm.test(id))
-  if (stranger >= 0) throw badId('deadLetterId', 'the id of a dead letter', ids[stranger])
-}
-
-function badId(option: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_OPTION', { option, expected, value: toDetail(value) })
+  if (stranger >= 0) throw badOption('deadLetterId', 'the id of a dead letter', ids[stranger])
 }
 
 export interface DeliveryKey {
@@ -69,7 +64,7 @@ export function deliveryId({ createdAtMs, eventId, subscriptionNo }: DeliveryKey
   })
 }
 
-/** Undefined for what is no UUIDv7 or names no event. The caller looks whether such a delivery exists. */
+/** Undefined if the text is not a UUIDv7 or names no event. The delivery need not exist. */
 export function parseDeliveryId(uuid: string): DeliveryKey | undefined {
   if (!uuidv7Form.test(uuid)) return undefined
   const { timeMs, randA, randBHigh14, randBLow48 } = splitUuidv7(uuid)
@@ -78,10 +73,10 @@ export function parseDeliveryId(uuid: string): DeliveryKey | undefined {
   return { createdAtMs: timeMs, eventId, subscriptionNo: randBLow48 % 2 ** 21 }
 }
 
-/** The last one given out. Its 26 high random bits count up within a millisecond, the other 48 are drawn anew. */
+/** The last id given out. Within a millisecond its 26 high random bits count up; the other 48 are drawn again. */
 const last = { timeMs: 0, counter: 0 }
 
-/** A random UUIDv7, greater than every one this process made before, also when its clock goes back. */
+/** A random UUIDv7, greater than every earlier one of this process, even if the clock goes back. */
 export function uuidv7(nowMs: number): string {
   check('nowMs', nowMs, 0, timeMsMax)
   const random = randomBytes(10)
@@ -129,5 +124,5 @@ function hex(value: number, digits: number): string {
 
 function check(option: string, value: number, min: number, max: number): void {
   if (Number.isInteger(value) && value >= min && value <= max) return
-  throw new PosthornError('BAD_OPTION', { option, expected: `an integer from ${min} to ${max}`, value })
+  throw badOption(option, `an integer from ${min} to ${max}`, value)
 }

@@ -1,4 +1,4 @@
-import { PosthornError } from '../errors.ts'
+import { badEvent } from './bad-value.ts'
 import {
   badJson,
   closeBrace,
@@ -12,11 +12,10 @@ import {
   quote,
   skipSpace,
 } from './json-scan.ts'
-import { toDetail } from './text.ts'
 
 /**
- * Takes JSON text apart one level deep and leaves every value as the text it was: whitespace, key order, duplicate
- * keys and twenty-digit numbers survive. The values themselves are not checked here; whoever reads one parses it.
+ * Splits JSON text one level deep and leaves every value as text: whitespace, key order, duplicate keys and numbers of
+ * twenty digits survive. The values are not checked here; the reader of a value parses it.
  */
 
 /** A member of an object: `text` is the exact text of its value. */
@@ -25,10 +24,10 @@ export interface Member {
   readonly text: string
 }
 
-/** Nothing that is read by its members has more of them. */
+/** No object that is read here needs more members. */
 const membersMax = 1_000
 
-/** The members of a JSON object, in order. A name that comes twice has no one meaning, so it is refused. */
+/** The members of a JSON object, in order. A name that occurs twice is ambiguous, so it is refused. */
 export function readMembers(text: string, what: string): Member[] {
   let at = skipSpace(text, 0)
   if (text.charCodeAt(at) !== openBrace) throw badJson(`${what} is not an object`)
@@ -44,7 +43,7 @@ export function readMembers(text: string, what: string): Member[] {
     const afterName = endOfString(text, at)
     const key = nameOf(text, at, afterName)
     if (seen.has(key)) {
-      throw new PosthornError('BAD_EVENT', { field: toDetail(key), expected: 'given once', value: 'twice' })
+      throw badEvent(key, 'given once', 'twice')
     }
     seen.add(key)
     at = skipSpace(text, afterName)
@@ -64,7 +63,7 @@ export function readMembers(text: string, what: string): Member[] {
   }
 }
 
-/** The exact texts of the elements of a JSON array. Of more than `elementsMax` only one more is read. */
+/** The exact texts of the elements of a JSON array. Reading stops at one element more than `elementsMax`. */
 export function readElements(text: string, what: string, elementsMax = Number.POSITIVE_INFINITY): string[] {
   let at = skipSpace(text, 0)
   if (text.charCodeAt(at) !== openBracket) throw badJson(`${what} is not an array`)
@@ -89,7 +88,7 @@ export function readElements(text: string, what: string, elementsMax = Number.PO
   }
 }
 
-/** The value of a member that is read as a whole. */
+/** Parses the value of a member. */
 export function parseMember({ key, text }: Member): unknown {
   try {
     return JSON.parse(text)
@@ -100,7 +99,7 @@ export function parseMember({ key, text }: Member): unknown {
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
-/** Strict: a byte that was replaced on the way in could not be given back on the way out. */
+/** Strict, since a replaced byte could not be given back unchanged. */
 export function decodeUtf8(bytes: Uint8Array): string {
   let text: string
   try {

@@ -1,12 +1,12 @@
 import { PosthornError } from '../errors.ts'
 
-/** Finding one's way in JSON text without making anything of it. What is found is not checked; whoever reads it parses it. */
+/** Finds positions in JSON text without parsing it. Values are not checked; the reader of a value parses it. */
 
 export const [quote, comma, colon] = [34, 44, 58]
 export const [openBrace, closeBrace, openBracket, closeBracket] = [123, 125, 91, 93]
 const backslash = 92
 
-/** Where the value that begins here ends: after its closing bracket or quote, or before the next delimiter. */
+/** The end of the value that begins here: after its closing bracket or quote, or before the next delimiter. */
 export function endOfValue(text: string, start: number): number {
   const first = text.charCodeAt(start)
   if (first === quote) return endOfString(text, start)
@@ -28,7 +28,7 @@ function endOfNested(text: string, start: number): number {
   throw badJson('it ends too early')
 }
 
-/** A quote ends the text unless an odd number of backslashes stands before it. */
+/** A quote ends the text, unless an odd number of backslashes precedes it. */
 export function endOfString(text: string, start: number): number {
   let at = start
   for (;;) {

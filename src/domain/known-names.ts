@@ -1,10 +1,9 @@
-import { PosthornError } from '../errors.ts'
-import { toDetail } from './text.ts'
+import { badOption } from './bad-value.ts'
 
-/** The names that an object may have: TypeScript says when one is missing here, or stale. */
+/** The names that an object may have. TypeScript reports a name that is missing or stale. */
 export type NamesOf<Options> = Readonly<Record<keyof Options & string, true>>
 
-/** Refuses options of which nobody would take notice: mistyped, or meant for another call. */
+/** Refuses options that would be ignored: mistyped, or meant for another call. */
 export function checkOptions(
   given: object,
   known: Readonly<Record<string, unknown>>,
@@ -12,16 +11,13 @@ export function checkOptions(
   { prefix = '', meant = {} }: { prefix?: string; meant?: Readonly<Record<string, string>> } = {},
 ): void {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
-    throw new PosthornError('BAD_OPTION', { option: whose, expected: 'an object', value: toDetail(given) })
+    throw badOption(whose, 'an object', given)
   }
   const name = unknownName(given, known)
   if (name === undefined) return
-  throw new PosthornError('BAD_OPTION', {
-    option: prefix + toDetail(name),
-    expected: leftOut(name, Object.keys(known), `${whose} has no such option`, meant),
-    // Not the value itself: what is mistyped may be the name of a secret.
-    value: `a ${typeof (given as Record<string, unknown>)[name]}`,
-  })
+  const expected = leftOut(name, Object.keys(known), `${whose} has no such option`, meant)
+  // Only the type of the value: the mistyped name may be that of a secret.
+  throw badOption(prefix + name, expected, `a ${typeof (given as Record<string, unknown>)[name]}`)
 }
 
 export function unknownName(given: object, known: Readonly<Record<string, unknown>>): string | undefined {
@@ -29,7 +25,7 @@ export function unknownName(given: object, known: Readonly<Record<string, unknow
   return undefined
 }
 
-/** What is expected of a name that is not known, with the known one that was meant, or all of them. */
+/** The expectation for an unknown name: it suggests the known name that was probably meant, or lists all of them. */
 export function leftOut(
   name: string,
   known: readonly string[],
@@ -43,7 +39,7 @@ export function leftOut(
   return known.length === 0 ? `left out: ${why}` : `left out: ${why} (known: ${known.join(', ')})`
 }
 
-/** The known name that differs least; undefined where all differ too much for a slip. */
+/** The most similar known name; undefined if all differ too much for a typing error. */
 export function nearestName(name: string, known: readonly string[]): string | undefined {
   const given = plain(name.slice(0, nameCharsMax))
   let nearest: string | undefined
@@ -57,12 +53,12 @@ export function nearestName(name: string, known: readonly string[]): string | un
 
 const nameCharsMax = 100
 
-/** `ordering_key`, `orderingKey` and `Ordering-Key` are one name, differently written. */
+/** `ordering_key`, `orderingKey` and `Ordering-Key` are the same name in different spellings. */
 function plain(name: string): string {
   return name.replace(/[_-]/g, '').toLowerCase()
 }
 
-/** How many letters are to be added, left out or changed: Levenshtein's distance, row by row. */
+/** The number of letters to add, remove or change: Levenshtein's distance, row by row. */
 function editDistance(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, column) => column)
   for (const [line, letter] of [...from].entries()) {

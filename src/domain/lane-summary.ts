@@ -1,8 +1,8 @@
 export const laneStatuses = ['blocked', 'retrying', 'delivering', 'waiting'] as const
 
 /**
- * `blocked`: stopped at a buried head until somebody decides. `retrying`: its head waits for another attempt.
- * `delivering`: a worker has it. `waiting`: its head waits for its first attempt.
+ * `blocked`: the lane stopped at a buried head until an operator decides. `retrying`: its head waits for another attempt.
+ * `delivering`: a worker has its head. `waiting`: its head waits for the first attempt.
  */
 export type LaneStatus = (typeof laneStatuses)[number]
 
@@ -11,7 +11,7 @@ export interface LaneStanding {
   readonly headEventId: number
   /** Deliveries behind the head. */
   readonly waiting: number
-  /** There may be more. */
+  /** `waiting` was not counted to the end. */
   readonly waitingIsLeast: boolean
   readonly since: Date | null
   readonly nextAt: Date | null

@@ -1,22 +1,22 @@
-import { PosthornError } from '../errors.ts'
+import { badField } from './bad-value.ts'
 
-/** What a lease token stands for. The token proper is random; the rest only says where to look. */
+/** The parts of a lease token. Only `token` is secret; the rest says where to find the lease. */
 export interface LeaseToken {
   readonly runId: number
   readonly token: number
   readonly subscription: number
-  /** Whether it holds a lane; a hint that only decides how soon others are told. */
+  /** Whether the lease holds a lane: a hint that only decides how soon other workers are woken. */
   readonly lane: boolean
 }
 
 /**
- * As text, for workers that know nothing of runs. The random part is covered by a hash of the others: where one of them was
- * altered, another random part comes out of it, which no lease has. So no statement has to check what only says where to look.
+ * The token as text, for workers. The random part is masked with a hash of the other parts. If another part is altered, the
+ * unmasked random part belongs to no lease, so no statement has to check the other parts.
  */
 export function formatLeaseToken({ runId, token, subscription, lane }: LeaseToken): string {
   const place = `${lane ? 'k' : 'r'}${runId.toString(36)}`
   const queue = subscription.toString(36)
-  return `${place}-${cover(token, `${place}-${queue}`).toString(36)}-${queue}`
+  return `${place}-${mask(token, `${place}-${queue}`).toString(36)}-${queue}`
 }
 
 export function parseLeaseToken(text: string): LeaseToken {
@@ -24,28 +24,24 @@ export function parseLeaseToken(text: string): LeaseToken {
   const runId = Number.parseInt(place.slice(1), 36)
   const subscription = Number.parseInt(queue, 36)
   if (!Number.isSafeInteger(runId) || !(subscription <= subscriptionMax)) {
-    throw new PosthornError('BAD_FIELD', {
-      field: 'lease_token',
-      expected: 'one that a lease gave',
-      value: text,
-    })
+    throw badField('lease_token', 'the token of a lease', text)
   }
-  // By the text of the other parts, so that a zero before a number alters it as well.
-  const token = cover(Number.parseInt(random, 36), `${place}-${queue}`)
+  // The hash is of the text, so that a leading zero counts as an alteration.
+  const token = mask(Number.parseInt(random, 36), `${place}-${queue}`)
   return { runId, token, subscription, lane: place.startsWith('k') }
 }
 
 const form = /^([kr][0-9a-z]{1,11})-([0-9a-z]{1,10})-([0-9a-z]{1,5})$/
 const subscriptionMax = 0x1fffff
 
-/** Done twice with the same text, it is undone. Changes the lower 47 bits: the highest one of a token stays, and so its length. */
-function cover(token: number, text: string): number {
+/** Masks or unmasks: twice with the same text gives the token back. The highest bit stays, so the length of the text stays. */
+function mask(token: number, text: string): number {
   const [high, low] = hash(text)
   const upper = Math.floor(token / 2 ** 32) ^ (high & 0x7fff)
   return upper * 2 ** 32 + ((token ^ low) >>> 0)
 }
 
-/** Two of 32 bits, by the multiplications of MurmurHash3. Not to hide anything: only to tell texts apart. */
+/** Two hashes of 32 bits, by the multiplications of MurmurHash3. They tell texts apart; they hide nothing. */
 function hash(text: string): [number, number] {
   let [high, low] = [0x9747b28c, 0x5bd1e995]
   for (let at = 0; at < text.length; at++) {

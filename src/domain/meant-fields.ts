@@ -1,8 +1,22 @@
-/** What others call a field of an event; no slip of a letter leads there. */
+/** Fields of an event by the names that other systems use: errors suggest the field that was meant. */
 export const meantFields: Readonly<Record<string, string>> = {
-  ...{ delay: 'runAt', delayMs: 'runAt', delaySeconds: 'runAt', startAfter: 'runAt', ttl: 'expiresAt' },
-  ...{ group: 'orderingKey', groupId: 'orderingKey', partitionKey: 'orderingKey', key: 'orderingKey' },
-  ...{ name: 'type', pattern: 'type', topic: 'type', data: 'payload', body: 'payload' },
-  ...{ eventType: 'type', eventId: 'idempotencyKey' },
-  ...{ retries: 'maxRetries', retryLimit: 'maxRetries', attempts: 'maxRetries' },
+  delay: 'runAt',
+  delayMs: 'runAt',
+  delaySeconds: 'runAt',
+  startAfter: 'runAt',
+  ttl: 'expiresAt',
+  group: 'orderingKey',
+  groupId: 'orderingKey',
+  partitionKey: 'orderingKey',
+  key: 'orderingKey',
+  name: 'type',
+  pattern: 'type',
+  topic: 'type',
+  eventType: 'type',
+  data: 'payload',
+  body: 'payload',
+  eventId: 'idempotencyKey',
+  retries: 'maxRetries',
+  retryLimit: 'maxRetries',
+  attempts: 'maxRetries',
 }

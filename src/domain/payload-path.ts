@@ -1,4 +1,4 @@
-/** A value somewhere in a payload: by the keys and indexes that lead to it, and its text. */
+/** A value in a payload: the keys and indexes that lead to it, and its text. */
 export interface PayloadPath {
   readonly path: readonly string[]
   readonly value: string
@@ -9,7 +9,7 @@ export function isPath(given: unknown): given is PayloadPath {
   return typeof value === 'string' && Array.isArray(path) && path.every((key) => typeof key === 'string')
 }
 
-/** Whether the payload has every value at its place. One that can't be read has none. */
+/** Whether the payload has every value at its path. A payload that cannot be parsed has none. */
 export function hasValues(payloadText: string, paths: readonly PayloadPath[]): boolean {
   const payload = parse(payloadText)
   return (
@@ -40,14 +40,14 @@ function valueAt(payload: unknown, path: readonly string[]): unknown {
   return value
 }
 
-/** As JSON writes it, but for the quotes of a string. */
+/** Compares with the text that JSON has for the value; strings are compared without quotes. */
 function isText(value: unknown, text: string, payloadText: string): boolean {
   if (typeof value === 'string') return value === text
   if (typeof value === 'boolean' || value === null) return String(value) === text
   return typeof value === 'number' && isNumberText(value, text, payloadText)
 }
 
-/** Parsing has rounded what has more than 16 digits: then the digits must stand in the payload as they are asked for. */
+/** Parsing rounds numbers of more than 16 digits, so the payload must then contain the digits as they were given. */
 function isNumberText(value: number, text: string, payloadText: string): boolean {
   if (String(value) === text) return Number.isSafeInteger(value) || payloadText.includes(text)
   return text !== '' && Number(text) === value && payloadText.includes(text)

@@ -4,7 +4,7 @@ import { isStorable } from './text.ts'
 export const payloadBytesMax = 1_048_576
 export const payloadNestingMax = 64
 
-/** The text to store for a value: what JSON.stringify makes of it. */
+/** The JSON text that is stored for a value. */
 export function stringifyPayload(payload: unknown): string {
   const text = stringify(payload)
   checkSize(text)
@@ -12,11 +12,11 @@ export function stringifyPayload(payload: unknown): string {
   return text
 }
 
-/** Text from outside is checked and kept as it is: parsing and printing it again would change numbers and keys. */
+/** Checks text and returns it unchanged: parsing and printing it would change numbers and keys. */
 export function checkPayloadText(text: string): string {
   checkSize(text)
   checkNesting(text)
-  // JSON.parse takes half a surrogate pair, but UTF-8 cannot carry it. A raw NUL it refuses by itself.
+  // JSON.parse accepts half of a surrogate pair, which UTF-8 cannot encode. It refuses a raw NUL itself.
   if (!isStorable(text)) throw badPayload('it holds a character that UTF-8 text cannot')
   try {
     JSON.parse(text)
@@ -43,7 +43,7 @@ function checkSize(text: string): void {
     throw new PosthornError('PAYLOAD_TOO_LARGE', { bytes, bytesMax: payloadBytesMax })
 }
 
-/** A scan instead of a walk over the parsed value, so that a megabyte of brackets cannot overflow the stack. */
+/** Scans the text instead of walking the parsed value, so that a megabyte of brackets cannot overflow the stack. */
 function checkNesting(text: string): void {
   if (text.length <= 2 * payloadNestingMax) return
   let depth = 0
@@ -69,7 +69,7 @@ function badPayload(reason: string, cause?: unknown): PosthornError {
   return new PosthornError('BAD_PAYLOAD', { reason }, { cause })
 }
 
-/** V8's messages run over several lines and show part of the text; the first line says enough. */
+/** The messages of V8 have several lines and quote the text; the first line is enough. */
 function reasonOf(error: unknown): string {
   const message = error instanceof Error ? error.message : 'it could not be read'
   return message.split('\n', 1)[0]?.slice(0, 200) ?? message

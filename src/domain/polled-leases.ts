@@ -2,21 +2,21 @@ import { PosthornError } from '../errors.ts'
 
 export interface PolledLease {
   readonly eventId: number
-  /** The name of the subscription it was leased through. */
+  /** The name of the subscription that the event was polled from. */
   readonly subscription: string
-  /** How it ended, as far as this process knows. */
+  /** How the lease ended, as far as this process knows. */
   ended?: 'completed' | 'buried' | 'lost'
 }
 
-/** Events whose leases are remembered; far more than anybody works on at once. */
+/** How many events are remembered: far more than a process works on at once. */
 const eventsMax = 10_000
 
-/** What `poll` has leased and `finalize` will settle: per event, one lease for each subscription. */
+/** The leases that `poll` has taken and `finalize` will settle: for each event, one lease per subscription. */
 export class PolledLeases<Lease extends PolledLease> {
-  /** Of each event, in the order in which they were polled or, later, ended. */
+  /** The leases of each event, in the order in which they were polled or ended. */
   readonly #leases = new Map<number, Lease[]>()
 
-  /** A later lease through the same subscription takes the place of an earlier one; the oldest are forgotten. */
+  /** A later lease from the same subscription replaces an earlier one. The oldest leases are forgotten. */
   remember(lease: Lease): void {
     const others = this.#of(lease.eventId).filter((other) => other.subscription !== lease.subscription)
     this.#leases.delete(lease.eventId)
@@ -26,8 +26,8 @@ export class PolledLeases<Lease extends PolledLease> {
   }
 
   /**
-   * The lease through the named subscription; with none named the one that is held, else the one last held. Undefined: the
-   * event was never leased here.
+   * The lease from the named subscription; without a name the lease that is held, otherwise the one held last. Undefined: this
+   * process has not polled the event.
    */
   find(eventId: number, subscription?: string): Lease | undefined {
     const all = this.#of(eventId)
@@ -44,7 +44,7 @@ export class PolledLeases<Lease extends PolledLease> {
     return found
   }
 
-  /** Those that have not ended. */
+  /** The leases that have not ended. */
   get held(): Lease[] {
     return [...this.#leases.values()].flat().filter((lease) => lease.ended === undefined)
   }
@@ -52,7 +52,7 @@ export class PolledLeases<Lease extends PolledLease> {
   end(lease: Lease, how: NonNullable<PolledLease['ended']>): void {
     lease.ended = how
     const leases = this.#of(lease.eventId)
-    // Unless a later lease has taken its place.
+    // A later lease may have replaced this one.
     if (leases.includes(lease)) {
       this.#leases.set(lease.eventId, [...leases.filter((other) => other !== lease), lease])
     }

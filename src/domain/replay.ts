@@ -1,42 +1,41 @@
-import { PosthornError } from '../errors.ts'
+import { badField } from './bad-value.ts'
 import { type EventFilter, parseFilter } from './filter.ts'
 import { checkOptions, type NamesOf } from './known-names.ts'
 import { checkPattern } from './pattern.ts'
 import { rateMax, rateMin } from './subscription.ts'
-import { toDetail } from './text.ts'
 
-export type ReplayState = 'running' | 'completed' | 'aborted'
 export const replayStates = ['running', 'completed', 'aborted'] as const
+export type ReplayState = (typeof replayStates)[number]
 
-/** Which dead letters. */
+/** The kinds of dead letters that a recovery sends again. */
 export const letterKinds = ['buried', 'expired', 'all'] as const
 export type LetterKinds = (typeof letterKinds)[number]
 
 export interface RecoverOptions {
-  /** Buried at or after. */
+  /** Only dead letters buried at or after this time. */
   readonly since: Date
-  /** Buried before. Default: the moment of the call. */
+  /** Only dead letters buried before this time. Default: the time of the call. */
   readonly until?: Date
   /** Default `buried`. */
   readonly deadLetters?: LetterKinds
   readonly ratePerSecond?: number
 }
 
-/** At least one of the first five is needed. */
+/** At least one of the first five options is needed. */
 export interface ReplayOptions {
-  /** Published at or after. */
+  /** Only events published at or after this time. */
   readonly from?: Date
-  /** Published before. */
+  /** Only events published before this time. */
   readonly to?: Date
   readonly eventIds?: readonly number[]
-  /** A type, `prefix.*`, or `*`. */
+  /** `order.created`, `order.*` or `*`. */
   readonly eventType?: string
-  /** By JSON pointer, as subscriptions have it. */
+  /** Conditions by JSON pointer, as subscriptions have them. */
   readonly filter?: EventFilter
   readonly ratePerSecond?: number
 }
 
-/** What is asked for, in the one form that it is stored and compared in. */
+/** A request in the form in which it is stored and compared. */
 export type ReplayPlan =
   | { readonly kind: 'recover'; readonly request: RecoverRequest }
   | { readonly kind: 'replay'; readonly request: ReplayRequest }
@@ -60,10 +59,18 @@ export interface ReplayRequest {
 export const replayEventIdsMax = 1_000
 
 const recoverNames: NamesOf<RecoverOptions> = {
-  ...{ since: true, until: true, deadLetters: true, ratePerSecond: true },
+  since: true,
+  until: true,
+  deadLetters: true,
+  ratePerSecond: true,
 }
 const replayNames: NamesOf<ReplayOptions> = {
-  ...{ from: true, to: true, eventIds: true, eventType: true, filter: true, ratePerSecond: true },
+  from: true,
+  to: true,
+  eventIds: true,
+  eventType: true,
+  filter: true,
+  ratePerSecond: true,
 }
 
 /** Throws BAD_FIELD. */
@@ -76,7 +83,9 @@ export function planRecover(options: RecoverOptions): ReplayPlan {
     throw badField('dead_letters', `one of ${letterKinds.join(', ')}`, deadLetters)
   }
   const request = {
-    ...{ since, until: readTime('until', until), dead_letters: deadLetters },
+    since,
+    until: readTime('until', until),
+    dead_letters: deadLetters,
     rate_per_second: readRate(ratePerSecond),
   }
   checkOrder('until', options.since, until)
@@ -93,7 +102,8 @@ export function planReplay(options: ReplayOptions): ReplayPlan {
   if (eventType !== undefined) checkPattern(eventType)
   if (filter !== undefined) parseFilter(filter)
   const request = {
-    ...{ from: readTime('from', from), to: readTime('to', to) },
+    from: readTime('from', from),
+    to: readTime('to', to),
     event_ids: eventIds === undefined ? null : readIds(eventIds),
     event_type: eventType ?? null,
     filter: filter ?? null,
@@ -103,7 +113,7 @@ export function planReplay(options: ReplayOptions): ReplayPlan {
   return { kind: 'replay', request }
 }
 
-/** The same text for the same request, however its members are ordered. */
+/** The same text for equal requests, whatever the order of their members. */
 export function canonicalText(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalText).join(',')}]`
   if (typeof value !== 'object' || value === null) return JSON.stringify(value)
@@ -137,8 +147,4 @@ function readRate(rate: number | undefined): number | null {
 function checkOrder(field: string, first: Date | undefined, last: Date | undefined): void {
   if (first === undefined || last === undefined || first < last) return
   throw badField(field, `later than ${first.toISOString()}`, last)
-}
-
-function badField(field: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_FIELD', { field, expected, value: toDetail(value) })
 }

@@ -1,8 +1,7 @@
-import { PosthornError } from '../errors.ts'
+import { badOption } from './bad-value.ts'
 import { checkOptions, type NamesOf } from './known-names.ts'
-import { toDetail } from './text.ts'
 
-/** How long to wait after a failure, and which failure is the last: with `failuresMax` 3 the third is final. */
+/** How long to wait after a failure, and how many failures are allowed: with `failuresMax` 3 the third is final. */
 export type RetryPolicy =
   | { readonly kind: 'fixed'; readonly delayMs: number; readonly failuresMax: number }
   | {
@@ -37,10 +36,10 @@ export const defaultRetry = {
   webhook: scheduleRetry([5 * second, 30 * second, 5 * minute]),
 } as const satisfies Record<string, RetryPolicy>
 
-/** A crowd that failed together is spread over a tenth of the delay, always later: a schedule is a promise. */
+/** Deliveries that failed together are spread over a tenth of the delay, never earlier than the schedule says. */
 const scheduleSpread = 0.1
 
-/** The wait after the latest of `failures` failures; `random` in [0, 1) is passed in. At least 1 ms. */
+/** The wait after the latest of `failures` failures, at least 1 ms. The caller passes `random`, which is in [0, 1). */
 export function backoffMs(policy: RetryPolicy, failures: number, random: number): number {
   return Math.max(1, Math.round(delayMs(policy, failures, random)))
 }
@@ -54,7 +53,7 @@ function delayMs(policy: RetryPolicy, failures: number, random: number): number 
       return Math.min(policy.maxMs, delay * (1 + policy.jitter * (2 * random - 1)))
     }
     case 'schedule': {
-      // An event's own max_retries can outlast the schedule: then its last delay repeats.
+      // An event may allow more failures than the schedule has delays: then the last delay repeats.
       const delay = policy.delaysMs[Math.min(failures, policy.delaysMs.length) - 1] ?? second
       return delay * (1 + scheduleSpread * random)
     }
@@ -102,8 +101,4 @@ function check(option: string, value: number, min: number, max: number): void {
 function checkNumber(option: string, value: number, min: number, max: number): void {
   if (typeof value === 'number' && value >= min && value <= max) return
   throw badOption(option, min === max ? String(min) : `from ${min} to ${max}`, value)
-}
-
-function badOption(option: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_OPTION', { option, expected, value: toDetail(value) })
 }

@@ -1,18 +1,16 @@
 import { backoffMs, type RetryPolicy } from './retry.ts'
 
-export { describeError } from './describe-error.ts'
-
-/** What happened in an attempt. */
+/** How an attempt ended. */
 export type Outcome =
   | { readonly kind: 'succeeded' }
   | {
       readonly kind: 'failed'
       readonly reason: string
-      /** No later attempt can do better. */
+      /** No retry can succeed. */
       readonly permanent?: boolean
-      /** The other side asked for at least this much patience. */
+      /** The receiver asked to wait at least this long. */
       readonly retryAfterMs?: number
-      /** Not the delivery's fault (its endpoint cannot be reached at all), so it costs nothing. */
+      /** The failure does not count, since the delivery did not cause it: its endpoint cannot be reached at all. */
       readonly uncounted?: boolean
     }
   | { readonly kind: 'snoozed'; readonly afterMs: number }
@@ -29,13 +27,13 @@ export type Settlement =
 export interface AttemptedDelivery {
   readonly failures: number
   readonly retry: RetryPolicy
-  /** The event's own, which counts instead of the policy's. */
+  /** The limit of the event, which counts instead of the limit of the policy. */
   readonly maxRetries: number | null
 }
 
 export const retryAfterMsMax = 24 * 60 * 60 * 1000
 
-/** Retry or bury is decided here, for handlers, pull workers, webhooks and crashes alike. */
+/** Decides between retry and burial, for handlers, pull workers, webhooks and crashes alike. */
 export function decideSettlement(delivery: AttemptedDelivery, outcome: Outcome, random: number): Settlement {
   const { failures } = delivery
   switch (outcome.kind) {
@@ -46,7 +44,7 @@ export function decideSettlement(delivery: AttemptedDelivery, outcome: Outcome, 
     case 'buried':
       return { kind: 'bury', reason: outcome.reason, failures }
     case 'lease_expired':
-      // Nobody asked for patience: backoff is for reported failures.
+      // Retried at once: backoff is for reported failures.
       return countFailure(delivery, { reason: 'the lease expired', afterMs: 0 })
     case 'failed': {
       const { reason, permanent, uncounted } = outcome
@@ -65,10 +63,10 @@ function countFailure(delivery: AttemptedDelivery, retry: { reason: string; afte
   return exhausted ? { kind: 'bury', reason: retry.reason, failures } : { kind: 'retry', ...retry, failures }
 }
 
-/** What costs nothing follows no schedule: it is tried again soon, until somebody sees that it is of no use. */
+/** A failure that does not count follows no schedule: the delivery is retried soon, until the breaker suspends the endpoint. */
 const uncountedMs = 5_000
 
-/** Not before the policy's delay, and not before what the other side asked for, within a day. */
+/** The delay of the policy, or the wait that the receiver asked for if that is longer; at most a day. */
 function waitMs(
   { retry, failures }: AttemptedDelivery,
   { retryAfterMs = 0, uncounted }: { retryAfterMs?: number; uncounted?: boolean },

@@ -1,4 +1,4 @@
-/** What became of one delivery so far. `finalized`: ended by its consumer with errors, without being a failure. */
+/** The state of one delivery. `finalized`: its consumer ended it with errors. */
 export type DeliveryState =
   | 'waiting'
   | 'leased'
@@ -20,16 +20,16 @@ export const eventStatuses = [
 
 export type EventStatus = (typeof eventStatuses)[number]
 
-/** An event has one of these while one of its deliveries waits or is leased. */
+/** The statuses of an event while one of its deliveries waits or is leased. */
 export const unfinishedStatuses = ['PENDING', 'PROCESSING'] as const satisfies readonly EventStatus[]
 
-export interface DeliveryStates {
+interface DeliveryStates {
   readonly states: readonly DeliveryState[]
-  /** It matched no subscription though it had to, and nobody has repaired that. */
+  /** The event had to match a subscription and matched none, and nobody has retried it. */
   readonly unwanted: boolean
 }
 
-/** The status of an event. The SQL function event_status is the same rule, for lists; a test holds them together. */
+/** The status of an event. The SQL function event_status has the same rule, for lists; a test compares the two. */
 export function eventStatus({ states, unwanted }: DeliveryStates): EventStatus {
   if (states.includes('leased')) return 'PROCESSING'
   if (states.includes('waiting')) return 'PENDING'

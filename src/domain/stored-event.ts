@@ -1,6 +1,6 @@
 import type { EventAttributes, EventSource } from './event.ts'
 
-/** What every event has. */
+/** Fields that every event has. */
 export interface CoreFields {
   readonly id: number
   readonly type: string | null
@@ -9,7 +9,7 @@ export interface CoreFields {
   readonly createdAtMs: number
 }
 
-/** What few events have. */
+/** Fields that few events have. */
 export interface RareFields {
   readonly title: string | null
   readonly description: string | null
@@ -27,7 +27,7 @@ export interface RareFields {
   readonly attributes: EventAttributes | null
 }
 
-/** Everything known of an event but its parsed payload. */
+/** All fields of an event but its parsed payload. */
 export interface StoredEventFields extends Omit<CoreFields, 'createdAtMs'>, RareFields {
   readonly createdAt: Date
 }
@@ -36,7 +36,7 @@ export interface StoredEventFields extends Omit<CoreFields, 'createdAtMs'>, Rare
 export interface StoredEvent<Type extends string | null = string | null, Payload = unknown>
   extends StoredEventFields {
   readonly type: Type
-  /** Parsed when first read, and then kept: a handler that only looks at the key pays nothing. */
+  /** Parsed when it is first read, so that a handler that does not read it pays nothing. */
   readonly payload: Payload
 }
 
@@ -45,8 +45,8 @@ export function storedEvent(core: CoreFields, rare: RareFields = noRareFields): 
 }
 
 /**
- * The same event once more, not parsed. What was made long ago is old to the garbage collector, which then takes what
- * hangs on it for old as well, and copies it twice: a payload that lives for one attempt should hang on a young event.
+ * A copy of an event, with its payload not parsed. A payload that is parsed into an old object survives longer in the garbage
+ * collector, which copies it twice; a payload that lives for one attempt should belong to a young event.
  */
 export function youngCopy(event: StoredEvent): StoredEvent {
   return event instanceof LazyEvent ? event.copy() : event
@@ -70,8 +70,8 @@ const noRareFields: RareFields = Object.freeze({
 })
 
 /**
- * Thousands of these wait in a runner's hands at once, and the garbage collector copies what waits: so an
- * event is six fields, and all plain events share one set of nulls.
+ * A runner holds thousands of events, and the garbage collector copies them. So an event has only six fields, and all events
+ * without rare fields share one set of nulls.
  */
 class LazyEvent implements StoredEvent {
   readonly id: number

@@ -1,30 +1,35 @@
-import { PosthornError } from '../errors.ts'
+import { badOption } from './bad-value.ts'
 import { type EventFilter, parseFilter, parsePointer } from './filter.ts'
 import { checkOptions, type NamesOf } from './known-names.ts'
 import { checkPattern } from './pattern.ts'
-import { defineQueue, type QueueConfig, type QueueOptions, type QueueStorage, queueOptions } from './queue.ts'
+import {
+  defineQueue,
+  type QueueConfig,
+  type QueueOptions,
+  type QueueStorage,
+  queueOptions,
+} from './queue-config.ts'
 import { checkRetryPolicy, defaultRetry, type RetryPolicy } from './retry.ts'
 import { parseTags } from './tags.ts'
-import { toDetail } from './text.ts'
 
-/** What a subscription asks for and how its deliveries are treated. Stored; the same on every node. */
+/** Which events a subscription receives, and how it receives them. Stored in the database, so the same on every node. */
 export interface SubscriptionDefinition {
   readonly name: string
   readonly via: 'handler' | 'pull' | 'webhook'
   /** Type patterns: `order.created`, `order.*`, `*`. */
   readonly types: readonly string[]
-  /** Any of these; null: whatever its tags. */
+  /** Only events with any of these tags; null: with any tags or none. */
   readonly tags: readonly string[] | null
-  /** What else it asks of an event, by JSON pointer; null: nothing. */
+  /** Further conditions on events, by JSON pointer; null: none. */
   readonly filter: EventFilter | null
-  /** A JSON pointer to what lanes go by; null: the event's own ordering key. */
+  /** A JSON pointer to the value that orders events; null: the ordering key of the event. */
   readonly orderingKey: string | null
   readonly retry: RetryPolicy
   readonly leaseMs: number
   readonly timeoutMs: number | null
-  /** When a lane's head is buried: the lane goes on, or stops until an operator decides. */
+  /** When the head of a lane is buried: `skip` lets the lane go on, `block` stops it until an operator decides. */
   readonly onExhausted: 'skip' | 'block'
-  /** Limits over the whole fleet; null: none. */
+  /** Limits over all processes; null: no limit. */
   readonly maxConcurrency: number | null
   readonly ratePerSecond: number | null
   readonly keyConcurrency: number | null
@@ -35,15 +40,15 @@ export interface SubscriptionDefinition {
 export type SubscriptionStatus = 'active' | 'paused' | 'draining' | 'suspended' | 'deleted'
 
 export interface Subscription extends SubscriptionDefinition {
-  /** Its number within this database: 21 bits of every delivery's id. */
+  /** The number of the subscription in this database: 21 bits of every delivery's id. */
   readonly no: number
   readonly id: string
   readonly status: SubscriptionStatus
-  /** How many may be leased over the whole fleet while its endpoint recovers; null: as many as usual. */
+  /** While the endpoint recovers: how many deliveries may be leased over all processes; null otherwise. */
   readonly ramp: number | null
 }
 
-/** It has a limit over the whole fleet, so its leases go one after the other. */
+/** Whether the subscription has a limit over all processes, so that its leases must follow each other. */
 export function isLimited({ maxConcurrency, ratePerSecond, ramp }: Subscription): boolean {
   return maxConcurrency !== null || ratePerSecond !== null || ramp !== null
 }
@@ -51,11 +56,11 @@ export function isLimited({ maxConcurrency, ratePerSecond, ramp }: Subscription)
 export interface SubscriptionOptions extends QueueOptions {
   readonly name: string
   readonly tags?: string | readonly string[]
-  /** `{"/payload/paid": true}`: takes only events for which all of this holds. */
+  /** `{"/payload/paid": true}`: only events for which all conditions hold. */
   readonly filter?: EventFilter
-  /** A JSON pointer such as `/payload/customer`: order is kept for each of its values. */
+  /** A JSON pointer such as `/payload/customer`: events with the same value are delivered in order. */
   readonly orderingKey?: string
-  /** A whole policy, or what differs from the default one. */
+  /** A whole policy, or what differs from the default policy. */
   readonly retry?: RetryPolicy | Partial<Omit<Extract<RetryPolicy, { kind: 'exponential' }>, 'kind'>>
   readonly leaseMs?: number
   readonly timeoutMs?: number
@@ -65,9 +70,9 @@ export interface SubscriptionOptions extends QueueOptions {
   readonly keyConcurrency?: number
 }
 
-/** What only the subscriptions of handlers can be. */
+/** Options that only the subscriptions of handlers have. */
 export interface HandledOptions {
-  /** `memory`: events pass through the memory of this process, and what a crash can lose is what came last. */
+  /** `memory`: events pass through the memory of this process, and a crash loses what came last. */
   readonly storage?: QueueStorage
 }
 
@@ -92,13 +97,13 @@ const handledOptions: NamesOf<SubscriptionOptions & HandledOptions & { concurren
   concurrency: true,
 }
 
-/** What `hub.on` takes and `hub.subscribe` does not is refused there. */
+/** Options that only `hub.on` takes are refused by `hub.subscribe`. */
 export function checkSubscriptionOptions(via: SubscriptionDefinition['via'], options: object): void {
   if (via === 'handler') checkOptions(options, handledOptions, 'a handler')
   else checkOptions(options, subscriptionOptions, 'a subscription')
 }
 
-/** A subscription without any type would never be owed anything. */
+/** A subscription without a type would never receive an event, so an empty list is refused. */
 export function typesOf(types: string | readonly string[]): readonly string[] {
   if (Array.isArray(types) && types.length === 0) {
     throw badOption('type pattern', 'text, or a list of at least one', 'an empty list')
@@ -120,7 +125,7 @@ export function defineSubscription(
   options: SubscriptionOptions & HandledOptions,
 ): SubscriptionDefinition {
   checkSubscriptionOptions(via, options)
-  if (!Array.isArray(types)) throw badOption('type pattern', 'text, or a list of texts', toDetail(types))
+  if (!Array.isArray(types)) throw badOption('type pattern', 'text, or a list of texts', types)
   for (const type of types) checkPattern(type)
   const { name, tags, filter, orderingKey, retry, leaseMs, timeoutMs, onExhausted } = options
   if (typeof name !== 'string' || !namePattern.test(name)) {
@@ -154,7 +159,7 @@ export function defineSubscription(
   })
 }
 
-/** A webhook that is given less cannot be answered; more than this, and a dead endpoint holds its lanes for long. */
+/** With less time no endpoint can answer; with more, a dead endpoint holds its lanes for too long. */
 export const webhookTimeoutMsRange = [100, 120_000] as const
 
 const namePattern = /^[A-Za-z0-9_.:-]{1,100}$/
@@ -176,7 +181,7 @@ function optional(option: string, value: unknown, min: number, max: number): num
   return value === undefined ? null : integer(option, value, min, max)
 }
 
-/** One in eleven days: what is much smaller is zero to PostgreSQL as soon as it is multiplied. */
+/** One delivery in eleven days. PostgreSQL rounds products with much smaller rates to zero. */
 export const rateMin = 0.000_001
 export const rateMax = 1_000_000
 
@@ -184,12 +189,4 @@ function rate(value: unknown): number | null {
   if (value === undefined) return null
   if (typeof value === 'number' && value >= rateMin && value <= rateMax) return value
   throw badOption('ratePerSecond', `a number from ${rateMin} to ${rateMax}`, value)
-}
-
-function badOption(option: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_OPTION', {
-    option,
-    expected,
-    value: value === undefined ? 'undefined' : value,
-  })
 }

@@ -1,9 +1,9 @@
-import { PosthornError } from '../errors.ts'
-import { isLongerThan, isStorable, toDetail } from './text.ts'
+import { badEvent, badOption } from './bad-value.ts'
+import { isLongerThan, isStorable } from './text.ts'
 
-export const tagsMax = 32
-export const tagCharsMax = 100
-/** As they may be written: with room for spaces, and for some that come twice. */
+const tagsMax = 32
+const tagCharsMax = 100
+/** The longest text of tags, with room for spaces and repeated tags. */
 export const tagsTextCharsMax = 3_300
 const piecesMax = 1_000
 
@@ -14,18 +14,13 @@ export function parseTags(input: unknown): readonly string[] | null {
   return tags.size === 0 ? null : [...tags]
 }
 
-/** For what is asked of events: a filter that is not read as one would let every event through. */
+/** Checks tags to filter by: a filter of a wrong form would let every event through. */
 export function checkTagFilter(tags: unknown): void {
   if (Array.isArray(tags) && tags.every((tag) => typeof tag === 'string')) return
-  const expected = 'a list of texts'
-  throw new PosthornError('BAD_OPTION', { option: 'tags', expected, value: toDetail(tags) })
+  throw badOption('tags', 'a list of texts', tags)
 }
 
-export function formatTags(tags: readonly string[] | null): string | null {
-  return tags === null || tags.length === 0 ? null : tags.join(',')
-}
-
-/** In the text form `"a, b,"` means two tags; in a list an empty tag is a mistake. */
+/** The text `"a, b,"` means two tags; in a list an empty tag is an error. */
 function listOf(input: unknown): readonly unknown[] {
   if (Array.isArray(input)) {
     if (input.length <= piecesMax) return input
@@ -48,6 +43,6 @@ function parseTag(input: unknown): string {
   return tag
 }
 
-function badTags(expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_EVENT', { field: 'tags', expected, value: toDetail(value) })
+function badTags(expected: string, value: unknown): Error {
+  return badEvent('tags', expected, value)
 }

@@ -1,19 +1,19 @@
 import { PosthornError } from '../errors.ts'
 
-/** PostgreSQL's text holds neither NUL nor, being UTF-8, half of a surrogate pair. */
+/** PostgreSQL cannot store NUL in text, nor half of a surrogate pair, since its text is UTF-8. */
 const unstorable = /[\0\p{Surrogate}]/u
 
 export function isStorable(text: string): boolean {
   return !unstorable.test(text)
 }
 
-/** In characters as PostgreSQL and JSON Schema count them: a pair of surrogates is one. */
+/** Counts characters as PostgreSQL and JSON Schema do: a pair of surrogates is one character. */
 export function isLongerThan(text: string, charsMax: number): boolean {
   if (text.length <= charsMax) return false
   return text.length > 2 * charsMax || [...text].length > charsMax
 }
 
-/** For text that must be kept whatever it holds, such as errors: cut, and what cannot be stored replaced. */
+/** Makes any text storable, such as an error: cuts it, and replaces characters that cannot be stored. */
 export function toStorable(text: string, charsMax: number): string {
   const cut = text.length > charsMax ? `${text.slice(0, charsMax - 1)}…` : text
   return isStorable(cut) ? cut : cut.replace(/[\0\p{Surrogate}]/gu, '\uFFFD')
@@ -21,18 +21,18 @@ export function toStorable(text: string, charsMax: number): string {
 
 const reasonCharsMax = 4_000
 
-/** Why something was done or failed: kept whatever it holds. */
+/** A reason in a form that can be stored. */
 export function toReason(text: unknown): string {
   return toStorable(String(text), reasonCharsMax)
 }
 
-/** For a reason that a caller gives: of an object nothing but `[object Object]` would be stored. */
+/** Checks a reason that a caller gives: an object would be stored as `[object Object]`. */
 export function readReason(reason: unknown): string {
   if (typeof reason === 'string') return toReason(reason)
   throw new PosthornError('BAD_OPTION', { option: 'reason', expected: 'text', value: toDetail(reason) })
 }
 
-/** A value as error details can hold it: small, and serialisable whatever the caller passed. */
+/** A value in a form that the details of an error can hold: small and serialisable. */
 export function toDetail(value: unknown): unknown {
   if (typeof value === 'string') return value.slice(0, 200)
   if (value === null || typeof value === 'boolean' || typeof value === 'number') return value

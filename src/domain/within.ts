@@ -1,4 +1,4 @@
-/** What the promise gives, unless it takes longer: then `late` is thrown, and whatever it gives later is dropped. */
+/** The result of the promise. If it takes longer than `ms`, throws `late` and ignores the result. */
 export async function within<T>(promise: Promise<T>, ms: number, late: Error): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const timeout = new Promise<never>((_, reject) => {

@@ -1,7 +1,7 @@
+import { type CallerTransaction, checkTransaction } from '../domain/caller-transaction.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
 import { eventFieldNames, type NewEvent } from '../domain/event.ts'
 import { checkOptions, type NamesOf } from '../domain/known-names.ts'
-import { type CallerTransaction, checkTransaction } from '../domain/transaction.ts'
 import { PosthornError } from '../errors.ts'
 import type { IdleRunner, Published } from './publish.ts'
 

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
 import { numberArray, textArray } from '../db/array.ts'
 import type { Connection } from '../db/database.ts'
+import { badTransaction, type CallerTransaction, rowsOf } from '../domain/caller-transaction.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
 import type { EventAttributes, NewEvent } from '../domain/event.ts'
 import { type StoredEvent, storedEvent } from '../domain/stored-event.ts'
 import type { Subscription } from '../domain/subscription.ts'
-import { badTransaction, type CallerTransaction, rowsOf } from '../domain/transaction.ts'
 import { publishStatement } from './publish-statements.ts'
 
 export interface PublishRequest {

@@ -1,9 +1,9 @@
 import type { Core } from '../core/core.ts'
 import { portionsOf } from '../core/portions.ts'
+import type { CallerTransaction } from '../domain/caller-transaction.ts'
 import type { Catalogue } from '../domain/catalogue.ts'
 import { type EventInput, type NewEvent, parseEvent } from '../domain/event.ts'
 import { checkEventList, readEach } from '../domain/event-list.ts'
-import type { CallerTransaction } from '../domain/transaction.ts'
 import { PosthornError } from '../errors.ts'
 import { GroupCommit, impatient, isKeyed, statementLimits } from './group-commit.ts'
 import { Notifier } from './notifier.ts'
@@ -54,17 +54,17 @@ export class Publisher {
     const event = await this.#read(input)
     if (options.tx !== undefined)
       return this.#publishIn(options.tx, [event], options).then(([one]) => one as PublishedEvent)
-    const inMemory = this.#hasNoMemory ? undefined : await this.#track(this.#remember([event]))
-    if (inMemory !== undefined) return this.#answer(event, inMemory[0] as Published, 'process')
-    return this.#answer(
-      event,
-      await this.#publishOne(event, this.#hasNoMemory ? this.#group : this.#groupHere),
-    )
+    const { published, durability } = await this.publishParsed(event, 'here')
+    return this.#answer(event, published, durability)
   }
 
-  /** The same for a parsed event. If its idempotency key was used for another event, the answer says so. */
-  publishParsed(event: NewEvent): Promise<Published> {
-    return this.#publishOne(this.#routed(event), this.#group)
+  /** Publishes a parsed event. If its idempotency key was used for another event, `conflict` says so. */
+  async publishParsed(parsed: NewEvent, from: Origin): Promise<StoredEvent> {
+    const event = this.#routed(parsed)
+    const inMemory = this.#usesMemory(from) ? await this.#track(this.#remember([event])) : undefined
+    if (inMemory !== undefined) return { published: inMemory[0] as Published, durability: 'process' }
+    const group = this.#usesMemory(from) ? this.#groupHere : this.#group
+    return { published: await this.#publishOne(event, group), durability: 'durable' }
   }
 
   async #publishOne(event: NewEvent, group: GroupCommit): Promise<Published> {
@@ -97,9 +97,9 @@ export class Publisher {
     }
   }
 
-  /** Whether this process has no memory queue. */
-  get #hasNoMemory(): boolean {
-    return this.#options.memory.here.length === 0
+  /** Memory queues take what this process publishes itself, if it has any. */
+  #usesMemory(from: Origin): boolean {
+    return from === 'here' && this.#options.memory.here.length > 0
   }
 
   /** Undefined: the events must be stored in the database. */
@@ -112,20 +112,16 @@ export class Publisher {
     return answers
   }
 
-  async #rememberOrStore(events: readonly NewEvent[]): Promise<Stored> {
-    const inMemory = this.#hasNoMemory ? undefined : await this.#remember(events)
+  async #rememberOrStore(events: readonly NewEvent[], from: Origin): Promise<StoredEvents> {
+    const inMemory = this.#usesMemory(from) ? await this.#remember(events) : undefined
     if (inMemory !== undefined) return { published: inMemory, durability: 'process' }
-    return { published: await this.#publishAll(events, 'here'), durability: 'durable' }
+    return { published: await this.#publishAll(events, from), durability: 'durable' }
   }
 
-  /** Stores all events or none, in their order. Throws if an idempotency key was used for another event. */
-  publishAllParsed(events: readonly NewEvent[]): Promise<readonly Published[]> {
-    return this.#track(
-      this.#publishAll(
-        events.map((event) => this.#routed(event)),
-        'elsewhere',
-      ),
-    )
+  /** Publishes all parsed events or none, in their order. Throws if an idempotency key was used for another event. */
+  publishAllParsed(parsed: readonly NewEvent[], from: Origin): Promise<StoredEvents> {
+    const events = parsed.map((event) => this.#routed(event))
+    return this.#track(this.#rememberOrStore(events, from))
   }
 
   /** Stores all events or none, in their order. */
@@ -135,7 +131,7 @@ export class Publisher {
     const events = await readEach(inputs, (input) => this.#read(input))
     if (events.length === 0) return []
     if (options.tx !== undefined) return this.#publishIn(options.tx, events, options)
-    const { published, durability } = await this.#track(this.#rememberOrStore(events))
+    const { published, durability } = await this.publishAllParsed(events, 'here')
     return published.map((one, position) => this.#answer(events[position] as NewEvent, one, durability))
   }
 
@@ -278,7 +274,7 @@ export class Publisher {
   }
 
   #memoryHere(from: Origin): { memoryHere?: readonly number[] } {
-    return from === 'elsewhere' || this.#hasNoMemory ? {} : { memoryHere: this.#options.memory.here }
+    return this.#usesMemory(from) ? { memoryHere: this.#options.memory.here } : {}
   }
 
   #answer(event: NewEvent, published: Published, durability: Durability = 'durable'): PublishedEvent {
@@ -288,10 +284,15 @@ export class Publisher {
   }
 }
 
-/** Who publishes: this process through the library, or another program through HTTP. */
+/** Who publishes: this process by the library, or another process over HTTP. */
 type Origin = 'here' | 'elsewhere'
 
-interface Stored {
+interface StoredEvent {
+  readonly published: Published
+  readonly durability: Durability
+}
+
+interface StoredEvents {
   readonly published: readonly Published[]
   readonly durability: Durability
 }

@@ -1,4 +1,4 @@
-import type { CallerTransaction } from '../domain/transaction.ts'
+import type { CallerTransaction } from '../domain/caller-transaction.ts'
 import { PosthornError } from '../errors.ts'
 
 /** Runs the work. If a part of it is refused, undoes all of it and leaves the caller's transaction usable. */

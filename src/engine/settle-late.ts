@@ -1,5 +1,5 @@
 import type { Database } from '../db/database.ts'
-import { type CallerTransaction, rowsOf } from '../domain/transaction.ts'
+import { type CallerTransaction, rowsOf } from '../domain/caller-transaction.ts'
 import { type SettleRequest, settle } from './settle.ts'
 import {
   findIsolatedStatement,

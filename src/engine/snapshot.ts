@@ -1,5 +1,5 @@
 import type { Database } from '../db/database.ts'
-import { type CallerTransaction, rowsOf } from '../domain/transaction.ts'
+import { type CallerTransaction, rowsOf } from '../domain/caller-transaction.ts'
 import { PosthornError } from '../errors.ts'
 import { markNowStatement } from './publish-statements.ts'
 

@@ -1,7 +1,7 @@
 import { type Database, defineStatement } from '../db/database.ts'
 import { typePattern } from '../domain/event.ts'
 import { checkOptions, type NamesOf } from '../domain/known-names.ts'
-import { keepMsMax } from '../domain/retention.ts'
+import { keepMsMax } from '../domain/retention-times.ts'
 import { integer } from '../domain/subscription.ts'
 import { toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'

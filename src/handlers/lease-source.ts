@@ -10,9 +10,9 @@ import type {
   Want,
 } from '../consume/source.ts'
 import type { Core } from '../core/core.ts'
+import { type CallerTransaction, rowsOf } from '../domain/caller-transaction.ts'
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
 import { isLimited } from '../domain/subscription.ts'
-import { type CallerTransaction, rowsOf } from '../domain/transaction.ts'
 import type { Admitter } from '../engine/admit.ts'
 import { complete, completeHeads } from '../engine/complete.ts'
 import { heartbeat } from '../engine/heartbeat.ts'

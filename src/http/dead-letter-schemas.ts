@@ -8,14 +8,14 @@ const kind = z.enum(['buried', 'expired'])
 export const deadLetterQuery = z.strictObject({
   subscriber: subscriberRef.optional(),
   event_id: eventId.optional(),
-  event_type: typeName.optional().describe('Of events that are still stored.'),
+  event_type: typeName.optional().describe('Only dead letters of events of this type that are still stored.'),
   kind: kind.optional(),
-  since: moment().optional().describe('Moved to the dead letters at or after.'),
-  until: moment().optional().describe('Before.'),
+  since: moment().optional().describe('Only what became a dead letter at or after this time.'),
+  until: moment().optional().describe('Only what became a dead letter before this time.'),
   include_retried: flag().optional(),
   limit: whole(1, 1000).optional(),
   offset: whole(0, 10_000).optional(),
-  order: z.enum(['asc', 'desc']).optional().describe('By id, which is by time.'),
+  order: z.enum(['asc', 'desc']).optional().describe('By id, which is the order in time.'),
   cursor: cursor.optional(),
 })
 
@@ -34,14 +34,17 @@ export const retryBody = named(
 export const retried = named(
   'RetriedDeadLetters',
   z.object({
-    retried: z.int().describe('Dead letters.'),
-    more: z.boolean().describe('There are more that match: call it again.'),
+    retried: z.int().describe('How many dead letters were retried.'),
+    more: z.boolean().describe('True: more dead letters match, so repeat the call.'),
   }),
 )
 
 const letterFields = {
   id: z.uuid(),
-  message_id: z.uuid().nullable().describe('The delivery it was; null: no subscriber wanted the event.'),
+  message_id: z
+    .uuid()
+    .nullable()
+    .describe('The id of the delivery; null if no subscription matched the event.'),
   event_id: z.int(),
   event_type: z.string().nullable(),
   subscriber_id: z.uuid().nullable(),
@@ -51,16 +54,21 @@ const letterFields = {
   attempts: z.int(),
   failures: z.int(),
   moved_to_dlq_at: time,
-  manual_retry_by: z.string().nullable().describe('The id of the API key; `local` without keys.'),
+  manual_retry_by: z
+    .string()
+    .nullable()
+    .describe('The id of the API key that retried the dead letter; `local` where no API keys exist.'),
   manual_retry_at: time.nullable(),
-  purged_at: time.optional().describe('When what its event said was erased: it cannot be retried.'),
+  purged_at: time
+    .optional()
+    .describe('When the content of the event was erased; the dead letter cannot be retried.'),
 }
 const letter = named('DeadLetter', z.object(letterFields))
 export const letterList = named(
   'DeadLetters',
   z.object({
     dead_letters: z.array(letter),
-    total: z.int().describe('Exact up to 10,000.'),
+    total: z.int().describe('How many dead letters match; exact up to 10,000.'),
     total_is_estimate: z.literal(true).optional(),
     limit: z.int(),
     offset: z.int(),
@@ -71,7 +79,7 @@ export const letterDetails = named(
   'DeadLetterDetails',
   z.object({
     ...letterFields,
-    event_snapshot: z.looseObject({}).describe('The event as it was, its payload byte for byte.'),
+    event_snapshot: z.looseObject({}).describe('The event as it was published, its payload byte for byte.'),
     subscriber_snapshot: z.looseObject({}).nullable(),
   }),
 )

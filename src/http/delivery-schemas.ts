@@ -1,16 +1,12 @@
 import { z } from 'zod'
 import { deliveryStatuses } from '../domain/delivery-status.ts'
-import { eventId, moment, named, text, time, whole } from './schemas.ts'
+import { cursorMeaning, eventId, moment, named, text, time, whole } from './schemas.ts'
 
-/** A subscriber's id, or its name. */
 export const subscriberRef = z
   .string()
   .regex(/^[A-Za-z0-9_.:-]{1,100}$/)
-  .describe('Its id, or its name.')
-export const cursor = z
-  .string()
-  .max(2000)
-  .describe('From `next_cursor`: goes on where a page ended, however deep.')
+  .describe('The id or the name of the subscription.')
+export const cursor = z.string().max(2000).describe(cursorMeaning)
 
 export const deliveryQuery = z.strictObject({
   event_id: eventId.optional(),
@@ -18,15 +14,17 @@ export const deliveryQuery = z.strictObject({
   status: z.enum(deliveryStatuses).optional(),
   picked_before: moment()
     .optional()
-    .describe('Only attempts under way that a worker picked before: `status` is then `delivering`.'),
+    .describe(
+      'Only deliveries whose current attempt began before this time; `status` must be `delivering` then.',
+    ),
   limit: whole(1, 1000).optional(),
   offset: whole(0, 10_000).optional(),
-  order: z.enum(['asc', 'desc']).optional().describe('By event, then by subscriber.'),
+  order: z.enum(['asc', 'desc']).optional().describe('By event, then by subscription.'),
   cursor: cursor.optional(),
 })
 
 const deliveryFields = {
-  id: z.uuid().describe('Of a webhook its `webhook-id`.'),
+  id: z.uuid().describe('The id of the delivery; webhooks carry it as `webhook-id`.'),
   event_id: z.int(),
   event_type: z.string().nullable(),
   subscriber_id: z.uuid(),
@@ -35,15 +33,17 @@ const deliveryFields = {
   status: z
     .enum(deliveryStatuses)
     .describe(
-      'As in the view `messages`, which has `expired` among `dlq`. `failed` waits for another attempt; `pending` for its first.',
+      '`pending`: waits for its first attempt. `failed`: waits for another attempt. `dlq`: is a dead letter. The view `messages` counts `expired` as `dlq`.',
     ),
-  attempt_count: z.int().describe('Begun so far, one under way included.'),
+  attempt_count: z.int().describe('Attempts begun so far, with the one under way.'),
   failures: z.int(),
   next_try_at: time.nullable(),
-  worker_id: z.string().nullable().describe('Who has it, or had it last.'),
+  worker_id: z.string().nullable(),
   lastError: z.string().nullable(),
   lastErrorTime: time.nullable(),
-  processingStartTime: time.nullable().describe('Since when it is under way; null: it is not.'),
+  processingStartTime: time
+    .nullable()
+    .describe('When the current attempt began; null if no attempt is under way.'),
   created_at: time,
   updated_at: time,
 }
@@ -52,27 +52,29 @@ export const deliveryList = named(
   'DeliveryList',
   z.object({
     deliveries: z.array(listedDelivery),
-    total: z.int().describe('Exact up to 10,000.'),
+    total: z.int().describe('How many deliveries match; exact up to 10,000.'),
     total_is_estimate: z.literal(true).optional(),
     limit: z.int(),
     offset: z.int(),
     next_cursor: z
       .string()
       .optional()
-      .describe(
-        'A page may have less than `limit` and be followed by others: what matches may be far apart.',
-      ),
+      .describe('Send it as `cursor` to get the next page. A page may be short and still have a next page.'),
   }),
 )
 
-const headers = z.record(z.string(), z.unknown()).describe('What may be secret is `[hidden]`.')
+const headers = z
+  .record(z.string(), z.unknown())
+  .describe('The headers, by name; values that may be secret are shown as `[hidden]`.')
 const attempt = named(
   'DeliveryAttempt',
   z.object({
     number: z.int(),
     settlement: z
       .string()
-      .describe('completed, retried, lease_expired, snoozed, released, reset, buried or cancelled.'),
+      .describe(
+        'How the attempt ended: completed, retried, lease_expired, snoozed, released, reset, buried or cancelled.',
+      ),
     worker_id: z.string().nullable(),
     started_at: time.nullable(),
     finished_at: time,
@@ -81,12 +83,15 @@ const attempt = named(
     error_class: z.string().nullable(),
     error: z.string().nullable(),
     next_try_at: time.nullable(),
-    request: z.looseObject({ url: z.string(), headers }).nullable().describe('Of webhooks.'),
+    request: z.looseObject({ url: z.string(), headers }).nullable().describe('For webhooks: what was sent.'),
     response: z
       .looseObject({ status: z.int().nullable(), headers, body: z.string().optional() })
       .nullable()
-      .describe('Of webhooks; the first 16 KB of its body.'),
-    timings: z.looseObject({}).nullable().describe('Of webhooks, in ms by phase.'),
+      .describe('For webhooks: what the endpoint answered.'),
+    timings: z
+      .looseObject({})
+      .nullable()
+      .describe('For webhooks: how long each phase took, in milliseconds.'),
   }),
 )
 export const deliveryDetails = named(
@@ -94,11 +99,11 @@ export const deliveryDetails = named(
   z.object({
     ...deliveryFields,
     lane: z.object({ ordering_key: z.string(), sequence: z.int().nullable() }).nullable(),
-    attempts: z.array(attempt).describe('Oldest first; of more than 100 the newest.'),
+    attempts: z.array(attempt).describe('The attempts, oldest first; at most the newest 100.'),
     attempts_truncated: z
       .literal(true)
       .optional()
-      .describe('There were more than are shown; `attempt_count` says how many.'),
+      .describe('True: there were more attempts than are shown; `attempt_count` says how many.'),
   }),
 )
 export const buryBody = named('Bury', z.strictObject({ reason: text(4000, 0).optional() }))

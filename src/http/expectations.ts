@@ -1,8 +1,8 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 
 /**
- * Clients that send `Expect: 100-continue` and wait with their body until they are told to go on. Node would tell them
- * at once; here they are told when the body is wanted, so that whatever is refused before costs nobody its body.
+ * Clients that send `Expect: 100-continue` wait until the server asks for their body. Node would ask at once; here the server asks
+ * when it is about to read the body, so that a request that is refused earlier need not send one.
  */
 export class Expectations {
   readonly #open = new WeakMap<IncomingMessage, ServerResponse>()
@@ -14,13 +14,13 @@ export class Expectations {
     })
   }
 
-  /** The body is read from now on. */
+  /** Asks for the body, which is read from now on. */
   meet(request: IncomingMessage): void {
     this.#open.get(request)?.writeContinue()
     this.#open.delete(request)
   }
 
-  /** The body was never asked for, so nobody knows whether it or another request comes next: RFC 9110, 10.1.1. */
+  /** The server never asked for the body, so either the body or another request may come next: RFC 9110, 10.1.1. */
   isOpen(request: IncomingMessage): boolean {
     return this.#open.has(request) && !request.complete
   }

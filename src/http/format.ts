@@ -9,32 +9,30 @@ export const format = z
   .enum(['json', 'cloudevents', 'cloudevents-binary'])
   .optional()
   .describe(
-    '`cloudevents` is what `Accept: application/cloudevents+json` asks for; `-binary` puts the attributes into headers.',
+    'The format of the answer. `cloudevents` is the same as `Accept: application/cloudevents+json`; `cloudevents-binary` puts the attributes into headers.',
   )
 
-/** What every CloudEvent has; the rest is as it came in. */
+/** The attributes that every CloudEvent has. */
 export const cloudEventOut = named(
   'CloudEventOut',
   z.looseObject({
-    ...{
-      specversion: z.literal('1.0'),
-      id: z.string(),
-      source: z.string(),
-      type: z.string(),
-      time: z.string(),
-    },
-    posthornid: z.string().describe('The id of the event here.'),
+    specversion: z.literal('1.0'),
+    id: z.string(),
+    source: z.string(),
+    type: z.string(),
+    time: z.string(),
+    posthornid: z.string().describe('The id that Posthorn gave the event.'),
   }),
 )
 
 export type Format = NonNullable<z.output<typeof format>>
 
-/** What the query says, else what the Accept header does. */
+/** The format that the query names, or else the Accept header. */
 export function formatOf({ headers }: FastifyRequest, asked: Format | undefined): Format {
   return asked ?? (headers.accept?.includes('application/cloudevents') === true ? 'cloudevents' : 'json')
 }
 
-/** One event as a CloudEvent; `extra` are further attributes. */
+/** One event as a CloudEvent, with `extra` as further attributes. */
 export function cloudEvent(
   event: StoredEvent,
   {
@@ -51,7 +49,7 @@ export function cloudEvent(
   }
   const { headers, body } = toBinary(event, extra)
   const { 'content-type': contentType = 'application/octet-stream', ...attributes } = headers
-  // No data has no type.
+  // An event without data has no content type.
   if (body === '' && headers['content-type'] === undefined) return { status: 200, headers: attributes }
   return { status: 200, text: body, contentType, headers: attributes }
 }

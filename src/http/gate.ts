@@ -1,28 +1,20 @@
 import { isIP } from 'node:net'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { allows, type Scope } from '../domain/api-key.ts'
+import { allows, type KeyHolder, type Scope } from '../domain/api-key.ts'
 import { toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
 import { RateLimit } from './rate-limit.ts'
 import type { Caller } from './route.ts'
 
-/** Who is behind a key. */
-export interface KeyHolder {
-  readonly id: string
-  readonly name: string
-  readonly scopes: readonly Scope[]
-  readonly ratePerSecond: number | null
-}
-
-/** Judges the Authorization header. */
+/** Checks the Authorization header. */
 export interface KeyCheck {
   check(authorization: string | undefined): Promise<KeyHolder | 'missing' | 'wrong' | 'open'>
 }
 
-/** What a key may do per second unless it has a limit of its own. */
-export const ratePerSecondDefault = 10_000
+/** Requests per second of a key that has no limit of its own. */
+const ratePerSecondDefault = 10_000
 
-/** Lets requests in, before anything of their body is read. */
+/** Checks key, scope and rate of a request before its body is read. */
 export class Gate {
   readonly #keys: KeyCheck
   readonly #rateLimit = new RateLimit()
@@ -39,7 +31,7 @@ export class Gate {
     return caller
   }
 
-  /** The same once more, for a call that has waited: its key may have been revoked. It has paid for its call before. */
+  /** Checks again after a call has waited, since its key may have been revoked. The rate counts only once. */
   async recheck(request: FastifyRequest, reply: FastifyReply, scope: Scope): Promise<void> {
     const { holder } = await this.#identify(request, reply)
     if (holder !== undefined && !allows(holder.scopes, scope)) {
@@ -47,7 +39,7 @@ export class Gate {
     }
   }
 
-  /** Without keys there is no holder, only a caller. */
+  /** While no API keys exist, there is a caller but no holder. */
   async #identify(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -77,8 +69,8 @@ export class Gate {
 }
 
 /**
- * Without keys, whoever is on this machine may do everything: so it must be somebody on this machine, and no web page
- * that somebody here happens to look at. A name that was made to point here gives itself away by the Host header.
+ * While no API keys exist, everybody on this machine may do everything. So the request must come from this machine, and not from
+ * a web page that somebody here has open. A foreign name that points to this machine shows in the Host header.
  */
 function checkLocal({ headers }: FastifyRequest, remote: string): void {
   const { host, origin, 'sec-fetch-site': site } = headers
@@ -90,11 +82,11 @@ function checkLocal({ headers }: FastifyRequest, remote: string): void {
   if (proxied !== undefined) throw foreign(proxied, headers[proxied])
 }
 
-/** What proxies add to a request that they hand on: it is for somebody elsewhere, however near the proxy is. */
+/** Headers that proxies add: the request then comes from elsewhere, even if the proxy runs on this machine. */
 const proxyHeader =
   /^(forwarded(-.+)?|via|cdn-loop|cf-ray|x-real-ip|x-amzn-trace-id|x-(forwarded|original|envoy)(-.+)?|x-.+-forwarded-for|x-(remote|originating)-(ip|addr)|.*(client|connecting|user|connection)-?ip(v6)?)$/
 
-/** Whether an address to listen on can be reached from this machine only. */
+/** Whether only this machine can reach a server that listens on this name. */
 export function isLocalName(name: string | undefined): boolean {
   return name !== undefined && (name === 'localhost' || name.endsWith('.localhost') || isLoopback(name))
 }

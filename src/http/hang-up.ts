@@ -1,14 +1,14 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
-/** Aborted when the client has gone before its answer was sent, or resets its connection soon after, before another request. */
+/** Aborted if the client disconnects before its answer is sent, or resets the connection soon after it, before another request. */
 export function hangUpOf({ socket }: IncomingMessage, response: ServerResponse): AbortSignal {
   const left = new AbortController()
   const line = lineOf(socket)
   line.unanswered.add(left)
-  // A response also says that it has finished when its last write has failed. Where the client had ended its side before, the
-  // socket only has its error by then and is destroyed later. Node destroys the socket of an answer that was sent only after
-  // this, so the socket is asked first of all.
+  // A response also emits `finish` if its last write has failed. If the client had ended its side before, the socket has its
+  // error by then and is destroyed later. After a success Node destroys the socket only after this event, so this listener is
+  // the first and asks the socket.
   let isSent = false
   response.prependOnceListener('finish', () => {
     isSent = !socket.destroyed && socket.errored === null
@@ -18,12 +18,12 @@ export function hangUpOf({ socket }: IncomingMessage, response: ServerResponse):
     if (isSent && socket.errored === null) line.unconfirmed.set(left, performance.now())
     else left.abort()
   })
-  // A socket that closed while the request waited, for its key say, emits none of these events any more.
+  // A socket that closed earlier, for example while the key was checked, emits none of these events.
   if (socket.destroyed) left.abort()
   return left.signal
 }
 
-/** Whoever sends another request has read what came before it. */
+/** A client that sends another request has read the answers before it. */
 export function confirmAnswers(socket: Socket): void {
   lines.get(socket)?.unconfirmed.clear()
 }
@@ -31,16 +31,16 @@ export function confirmAnswers(socket: Socket): void {
 interface Line {
   readonly unanswered: Set<AbortController>
   /**
-   * Those whose answer was sent since the last request came, and when: no more than a connection may have unanswered. The
-   * answer may still be in the kernel's buffers, which a client that closes without reading refuses by a reset.
+   * Answers sent since the last request came, and when; never more than a connection may have unanswered. Such an answer may
+   * still be in the kernel's buffers; a client that closes without reading it resets the connection.
    */
   readonly unconfirmed: Map<AbortController, number>
 }
 
-/** A reset later than this says nothing of the answer: a proxy resets connections that have been idle for long. */
+/** A later reset says nothing about the answer: proxies reset connections that have been idle for long. */
 const confirmedMs = 10_000
 
-/** How often, and how long each time apart, a client that has ended its side is asked whether it is still there. */
+/** How often, and at what interval, the server probes a client that has ended its side. */
 const probesMax = 10
 const probeEveryMs = 100
 
@@ -56,7 +56,7 @@ function lineOf(socket: Socket): Line {
     probe(socket, line)
     if (line.unconfirmed.size > 0 && socket.writable) endLater(socket, line)
   })
-  // An answer that waits behind another one is not told when its connection closes: many requests may come at once.
+  // Node does not tell an answer that is queued behind another one when its connection closes.
   socket.once('close', (hadError) => {
     for (const left of line.unanswered) left.abort()
     line.unanswered.clear()
@@ -67,8 +67,8 @@ function lineOf(socket: Socket): Line {
 }
 
 /**
- * Node destroys a connection that is not kept as soon as the kernel has its last answer, and the kernel then tells nobody
- * that the client has refused it. So only our side is ended, and the client may still close its own, or reset.
+ * Node destroys a connection that is not kept alive as soon as the kernel has its last answer, and then nobody learns whether
+ * the client refused the answer. So only our side is ended; the client may still close its side, or reset.
  */
 function endAndListen(socket: Socket): void {
   socket.end()
@@ -77,8 +77,8 @@ function endAndListen(socket: Socket): void {
 }
 
 /**
- * The client has ended its side, and may go without having read its answer. Node would end our side as well, and then nobody
- * hears of it: so the client is asked for a moment whether it is still there.
+ * The client has ended its side, and may leave without reading its answer. Node would end our side too, and then a reset could
+ * not be seen: so the server probes the client for a moment first.
  */
 function endLater(socket: Socket, line: Line): void {
   const { end } = socket
@@ -95,9 +95,8 @@ function endLater(socket: Socket, line: Line): void {
 }
 
 /**
- * The end of a connection is seen when the event loop next looks. An answer that was sent meanwhile was sent to nobody:
- * the other side has refused it by now, and says so to the next write, which may be empty. Whoever reads its answer and
- * then closes refuses nothing.
+ * The event loop sees the end of a connection late, and an answer may have been sent in between. A client that is gone refuses
+ * such an answer, which shows at the next write, even an empty one. A client that reads its answer and then closes refuses nothing.
  */
 function probe(socket: Socket, line: Line): void {
   if (line.unconfirmed.size === 0 || !socket.writable) return

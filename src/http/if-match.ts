@@ -1,23 +1,19 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import { PosthornError } from '../errors.ts'
+import { badField } from '../domain/bad-value.ts'
 
-/** The versions that a change may be made to, by RFC 9110; null: any. */
+/** The versions that the header `If-Match` allows a change of (RFC 9110); null: any version. */
 export function versionsOf(headers: IncomingHttpHeaders): readonly number[] | null {
   const given = headers['if-match']
   if (given === undefined || given.trim() === '*') return null
   const tags = readTags(given)
   if (tags === undefined) {
-    throw new PosthornError('BAD_FIELD', {
-      field: 'If-Match',
-      expected: '* or a list of ETags such as "3"',
-      value: given,
-    })
+    throw badField('If-Match', '* or a list of ETags such as "3"', given)
   }
-  // Tags are compared byte by byte, so "03" is not "3"; what is none of ours matches nothing.
+  // Tags are compared byte by byte, so "03" is not "3". A tag that is not a number matches nothing.
   return tags.map(Number).filter((version, at) => String(version) === tags[at])
 }
 
-/** What stands between the quotes of the strong ones, since weak ones never match. Undefined: it is no list of tags. */
+/** The text of each strong tag; weak tags never match. Undefined: this is not a list of tags. */
 function readTags(list: string): string[] | undefined {
   const element = /[ \t,]*(W\/)?"([\x21\x23-\x7e\x80-\xff]*)"[ \t]*(?:,|$)/y
   const strong: string[] = []

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { endOfString, endOfValue, quote } from '../domain/json-scan.ts'
 
-/** A number that JSON.parse rounds, and where it stands. */
+/** A number that JSON.parse rounds, and where it is. */
 export interface InexactNumber {
   readonly path: readonly (string | number)[]
   /** As it was written. */
@@ -11,7 +11,7 @@ export interface InexactNumber {
 /** Finds a number below `name` that would be another one after JSON.parse. The text must be JSON. */
 export function findInexactNumber(text: string, name: string): InexactNumber | undefined {
   const inexact: string[] = []
-  // A text takes the place of each such number, and whoever meets it knows which one it was.
+  // Each such number is replaced by a marked text, which is then found in the parsed value.
   const mark = `${randomUUID()} `
   const marked = replaceNumbers(text, (token) =>
     isExact(token) ? token : JSON.stringify(mark + (inexact.push(token) - 1)),
@@ -22,7 +22,7 @@ export function findInexactNumber(text: string, name: string): InexactNumber | u
   return found && { path: found.path, text: inexact[found.place] as string }
 }
 
-/** No number that survives needs more characters, unless somebody fills it up with zeros. */
+/** No exact number needs more characters, unless it is padded with zeros. */
 const charsMax = 1_000
 
 function replaceNumbers(text: string, replace: (token: string) => string): string {
@@ -66,7 +66,7 @@ function isExact(token: string): boolean {
   return token.length <= charsMax && digitsOf(token) === digitsOf(String(Number(token)))
 }
 
-/** The same text for all ways to write the same number. Undefined: it is infinite. */
+/** One text for all ways to write a number; undefined if the number is infinite. */
 function digitsOf(token: string): string | undefined {
   const parts = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(token)
   if (parts === null) return undefined
@@ -77,7 +77,7 @@ function digitsOf(token: string): string | undefined {
   return `${sign}${significant}e${Number(exponent) - fraction.length + digits.length - significant.length}`
 }
 
-/** Where the last digit stands that is not 0; -1: nowhere. */
+/** The position of the last digit that is not 0; -1: all are 0. */
 function lastDigit(digits: string): number {
   let at = digits.length - 1
   while (digits[at] === '0') at--

@@ -4,15 +4,15 @@ import type { Route } from './route.ts'
 
 type Method = Route['method']
 
-/** What can be read can be asked after by HEAD, unless a route of its own says what that means. */
+/** A GET route also answers HEAD, unless the path has a HEAD route of its own. */
 export function methodsOf({ method, path }: Route, routes: readonly Route[]): Method[] {
   const hasOwnHead = routes.some((other) => other.path === path && other.method === 'HEAD')
   return method === 'GET' && !hasOwnHead ? ['GET', 'HEAD'] : [method]
 }
 
 /**
- * `GET /events/batch` would be taken for the event `batch`, since only POST has a route of that very path. Where a path is
- * named by a route, it is no place for an id, whatever the method.
+ * `GET /events/batch` would be read as the event `batch`, since only POST has a route of that exact path. A path that a route
+ * names is never an id, whatever the method.
  */
 export function reserveNamedPaths(app: FastifyInstance, routes: readonly Route[]): void {
   for (const path of new Set(routes.map((route) => route.path))) {
@@ -27,7 +27,7 @@ export function reserveNamedPaths(app: FastifyInstance, routes: readonly Route[]
   }
 }
 
-/** Why a request has no route. */
+/** The error for a request that no route serves. */
 export function missingRoute(
   routes: readonly Route[],
   { method, path }: { readonly method: string; readonly path: string },
@@ -41,7 +41,7 @@ export function missingRoute(
   return new PosthornError('METHOD_NOT_ALLOWED', { path: shown, method, allowed })
 }
 
-/** As the router reads it. What comes after a `#` is not read, and may be anything. */
+/** The path as the router decodes it; the router ignores what follows a `#`. */
 function decoded(path: string): string {
   const [read = path] = path.split('#', 1)
   try {

@@ -1,7 +1,7 @@
-import { queueOptionNames } from '../domain/queue.ts'
+import { queueOptionNames } from '../domain/queue-config.ts'
 import { type ErrorCode, PosthornError } from '../errors.ts'
 
-/** RFC 9457, with `error` for clients that read only that field. */
+/** A problem of RFC 9457, with `error` for clients that read only that field. */
 export interface Problem {
   readonly type: string
   readonly title: string
@@ -15,11 +15,9 @@ export interface Problem {
 
 export const problemType = 'application/problem+json'
 
-/** What a client is told of an error, and nothing that it should not know. */
+/** An error as clients see it, without anything that they should not know. */
 export function toProblem(error: unknown, requestId: string): Problem {
-  const known = toKnown(error, requestId)
-  const { code, status, details } = known
-  const message = known.message
+  const { code, status, details, message } = toKnown(error, requestId)
   const name = code.toLowerCase()
   return {
     ...wireDetails(details),
@@ -33,14 +31,14 @@ export function toProblem(error: unknown, requestId: string): Problem {
   }
 }
 
-/** Seconds until it is worth trying again; undefined where it would not help. */
+/** Seconds to wait before a retry; undefined if a retry does not help. */
 export function retryAfterSeconds({ status, code, retry_after_seconds: given }: Problem): number | undefined {
   if (typeof given === 'number') return given
   if (code === 'statement_timeout') return lateRetrySeconds
   return status === 503 || status === 504 ? 1 : undefined
 }
 
-/** A statement has ten seconds unless the operator says otherwise: at once again, it would only add to the load. */
+/** By default a statement may take ten seconds, so an immediate retry would only add to the load. */
 const lateRetrySeconds = 10
 
 function toKnown(error: unknown, requestId: string): PosthornError {
@@ -67,26 +65,23 @@ function toKnown(error: unknown, requestId: string): PosthornError {
 /** PostgreSQL's code for a disk without room. */
 const diskFull = '53100'
 
-/** Out of room or held up: PostgreSQL's own words for "later". */
+/** PostgreSQL's codes for a lack of resources, a lock timeout, a serialization failure and a deadlock. */
 function isOverload(code: string): boolean {
   return /^53/.test(code) || code === '55P03' || code === '40001' || code === '40P01'
 }
 
-/** Options are those of the library, and named in its way. A field is named by whoever read it, as it was written. */
+/** Options have their names in the library, so they are renamed; fields already have the name that the caller wrote. */
 function onWire(error: PosthornError): PosthornError {
-  // Where the database is and who asks it is not the client's to know; the log has it.
+  // A client must not learn the address or the user of the database; the log has them.
   if (error.code === 'DATABASE_UNAVAILABLE')
     return new PosthornError(error.code, { reason: 'try again later' })
   const { option } = error.details
   if (typeof option !== 'string') return error
-  return new PosthornError(
-    error.code,
-    { ...error.details, option: wireOption(option) },
-    { cause: error.cause },
-  )
+  const details = { ...error.details, option: wireOption(option) }
+  return new PosthornError(error.code, details, { cause: error.cause })
 }
 
-/** The config of a queue has the names of seed 002. */
+/** The config of a queue has camelCase names on the wire, all but `on_full`. */
 function wireOption(option: string): string {
   return option !== 'onFull' && queueOptionNames.some((name) => name === option) ? option : snakeCase(option)
 }

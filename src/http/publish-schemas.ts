@@ -3,8 +3,8 @@ import { typePattern, w3cTraceparent } from '../domain/event.ts'
 import { event, json, named, sourceFields, tagsIn, text, time } from './schemas.ts'
 
 /**
- * What publishers send, and what they are answered. The bytes are kept as they came, so this only describes them:
- * domain/event.ts is what checks.
+ * What publishers send, and what they get back. These schemas only document: the bytes are stored unchanged, and
+ * domain/event.ts checks them.
  */
 
 const optionalTime = time.nullable().optional()
@@ -17,9 +17,9 @@ const commonFields = {
   tags: tagsIn
     .nullable()
     .optional()
-    .describe('`"a,b"` or `["a","b"]`: with tags it is work, owed once to the pull queue.'),
+    .describe('`"a,b"` or `["a","b"]`. An event with tags is also work: it goes once to the work queue.'),
   payload: json,
-  ordering_key: key.describe('Events with the same key are handled one after the other.'),
+  ordering_key: key.describe('Events with the same key are delivered one after the other.'),
   concurrency_key: key,
   version: text(100).nullable().optional(),
   source: z.strictObject(sourceFields).nullable().optional(),
@@ -27,8 +27,8 @@ const commonFields = {
   correlation_id: key,
   causation_id: key,
   traceparent: z.string().regex(w3cTraceparent).nullable().optional(),
-  run_at: optionalTime.describe('Not before.'),
-  expires_at: optionalTime.describe('Not after.'),
+  run_at: optionalTime,
+  expires_at: optionalTime,
   max_retries: z.int().min(1).max(1000).nullable().optional(),
   require_route: z.boolean().nullable().optional(),
   idempotency_key: key,
@@ -36,29 +36,31 @@ const commonFields = {
     .record(z.string(), z.union([z.string(), z.number(), z.boolean()]))
     .nullable()
     .optional()
-    .describe('What a CloudEvent made of it has besides: up to 64,000 characters of JSON.'),
+    .describe('Further attributes of the event as a CloudEvent: up to 64,000 characters of JSON.'),
 }
 
-/** The names of the seeds. */
+/** Other names that publishers may use for the same fields. */
 const otherNames = {
-  event_type: type.describe('Another name of `type`.'),
-  name: type.describe('Another name of `type`.'),
-  pattern: type.describe('Another name of `type`.'),
-  group_id: key.describe('Another name of `ordering_key`.'),
-  eventId: key.describe('Another name of `idempotency_key`.'),
+  event_type: type.describe('Another name for `type`.'),
+  name: type.describe('Another name for `type`.'),
+  pattern: type.describe('Another name for `type`.'),
+  group_id: key.describe('Another name for `ordering_key`.'),
+  eventId: key.describe('Another name for `idempotency_key`.'),
   metadata: z
     .strictObject({
       correlationId: key,
       causationId: key,
-      traceId: z.string().nullable().optional().describe('Kept as the attribute `traceid`.'),
+      traceId: z.string().nullable().optional().describe('Stored as the attribute `traceid`.'),
       retryCount: z.unknown().optional(),
-      lastError: z.string().nullable().optional().describe('Kept as the attribute `lasterror`.'),
-      lastErrorTime: z.string().nullable().optional().describe('Kept as the attribute `lasterrortime`.'),
+      lastError: z.string().nullable().optional().describe('Stored as the attribute `lasterror`.'),
+      lastErrorTime: z.string().nullable().optional().describe('Stored as the attribute `lasterrortime`.'),
       processingStartTime: z.unknown().optional(),
     })
     .nullable()
     .optional()
-    .describe('How an event was worked on before it came here is not kept.'),
+    .describe(
+      'How the event was processed elsewhere. Only the ids, the trace and the last error are stored.',
+    ),
 }
 
 export const newEvent = named(
@@ -66,11 +68,11 @@ export const newEvent = named(
   z
     .strictObject({ type, ...commonFields, ...otherNames })
     .describe(
-      'Needs a type, or a title and tags. Two names for one thing say the same, and `run_at` is before `expires_at`.',
+      'Needs a type, or a title and tags. Two names for the same field must have the same value, and `run_at` must be before `expires_at`.',
     ),
 )
 
-/** Attributes that have no line here are kept as they are. */
+/** Attributes that are not listed here are stored unchanged. */
 export const cloudEvent = named(
   'CloudEvent',
   z
@@ -81,7 +83,7 @@ export const cloudEvent = named(
       type: z.string().regex(typePattern),
       subject: text(4096).nullable().optional(),
       time: optionalTime,
-      partitionkey: key.describe('The ordering key.'),
+      partitionkey: key.describe('The ordering key of the event.'),
       expirytime: optionalTime,
       traceparent: z.string().regex(w3cTraceparent).nullable().optional(),
       data: json.optional(),
@@ -90,11 +92,11 @@ export const cloudEvent = named(
         .meta({ pattern: '^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$' })
         .nullable()
         .optional()
-        .describe('Instead of `data`.'),
+        .describe('The data as base64, instead of `data`.'),
     })
     .catchall(z.union([text(4096, 0), z.number(), z.boolean(), z.null()]))
     .describe(
-      'As CloudEvents 1.0 has it, with up to 50 attributes, whose names are lower case letters and digits. `leasetoken`, `leaseexpires`, `attempt`, `retrycount` and `subscription` are refused: a leased CloudEvent has its own.',
+      'An event of CloudEvents 1.0, with up to 50 attributes; their names are lower case letters and digits. `leasetoken`, `leaseexpires`, `attempt`, `retrycount` and `subscription` are refused, since Posthorn sets them on a leased CloudEvent.',
     ),
 )
 export const cloudEvents = z.array(cloudEvent).min(1).max(1000)
@@ -106,7 +108,7 @@ export const storedEvent = named(
   event.extend({
     durability: z
       .literal('durable')
-      .describe('It outlives a crash. What only a queue in memory is owed is refused here.'),
+      .describe('The event outlives a crash. An event that only a memory queue would receive is refused.'),
   }),
 )
 

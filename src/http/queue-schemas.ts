@@ -5,45 +5,51 @@ import { moment, named, pageFields, pageQuery, time, whole } from './schemas.ts'
 export const queueId = z
   .string()
   .regex(/^[A-Za-z0-9_.:-]{1,100}$/)
-  .describe('The name of its subscription: `work`, `billing`.')
+  .describe('The name of the queue, which is the name of its subscription: `work`, `billing`.')
 
 const between = (min: number, max: number) => z.int().min(min).max(max)
 
 const config = {
-  maxQueueDepth: between(1, 1_000_000).nullable().describe('Null: no limit.'),
+  maxQueueDepth: between(1, 1_000_000)
+    .nullable()
+    .describe('The most deliveries that may wait; null: no limit.'),
   highWatermark: between(1, 1_000_000)
     .nullable()
-    .describe('From this depth on publishers are told by `Posthorn-Backpressure`.'),
+    .describe('At this depth publishers get the header `Posthorn-Backpressure`; null: never.'),
   on_full: z
     .enum(['refuse', 'hold'])
     .nullable()
-    .describe('At `maxQueueDepth`: publishers get 429, or what they publish is stored and alerted.'),
-  batchSize: between(1, 10_000).nullable().describe('What a process takes at once, at most.'),
-  processingInterval: between(0, 86_400_000).nullable().describe('Milliseconds until it takes more.'),
+    .describe(
+      'At `maxQueueDepth`: `refuse` answers publishers with 429, `hold` stores the event and raises an alert.',
+    ),
+  batchSize: between(1, 10_000)
+    .nullable()
+    .describe('The most deliveries that a process takes at once; null: the default.'),
+  processingInterval: between(0, 86_400_000)
+    .nullable()
+    .describe('Milliseconds that a process waits before it takes more; null: it does not wait.'),
   persistenceThreshold: between(1, 1_000_000)
     .nullable()
-    .describe('Memory queues: how many may be in memory only. It has no effect on a queue in the database.'),
+    .describe(
+      'For memory queues: how many deliveries may be in memory only. It has no effect on a queue in the database.',
+    ),
 }
 
-export const configChange = z.strictObject({
-  maxQueueDepth: config.maxQueueDepth.optional(),
-  highWatermark: config.highWatermark.optional(),
-  on_full: config.on_full.optional(),
-  batchSize: config.batchSize.optional(),
-  processingInterval: config.processingInterval.optional(),
-  persistenceThreshold: config.persistenceThreshold.optional(),
-})
+export const configChange = z.strictObject(config).partial()
 
 const queuedEvent = named(
   'QueuedEvent',
   z.object({
     eventId: z.string(),
-    pattern: z.string().optional().describe('Its type, or its title if it has none.'),
+    pattern: z.string().optional().describe('The type of the event, or its title if it has no type.'),
     version: z.string().optional(),
     source: z.object({}).loose().optional(),
     timestamp: time,
     payload: z.unknown().optional(),
-    payloadLeftOut: z.literal(true).optional().describe('What came before it on the page was large enough.'),
+    payloadLeftOut: z
+      .literal(true)
+      .optional()
+      .describe('True: the payload is left out, since the page is large enough without it.'),
     metadata: z.object({
       correlationId: z.string().optional(),
       causationId: z.string().optional(),
@@ -53,7 +59,7 @@ const queuedEvent = named(
       lastErrorTime: z
         .string()
         .optional()
-        .describe('ISO 8601, or as published until there is an error here.'),
+        .describe('When the latest error occurred; until there was one here, what the publisher said.'),
       processingStartTime: time.optional(),
     }),
   }),
@@ -63,8 +69,11 @@ export const queue = named(
   'Queue',
   z.object({
     id: z.string(),
-    events: z.array(queuedEvent).describe('What waits or is being attempted.'),
-    checkpointId: z.string().nullable().describe('The event that was processed last.'),
+    events: z.array(queuedEvent).describe('Events that wait or are being attempted.'),
+    checkpointId: z
+      .string()
+      .nullable()
+      .describe('The id of the event processed last; null if there was none.'),
     queueMetrics: z.object({
       totalProcessed: z.int(),
       totalErrors: z.int(),
@@ -79,29 +88,31 @@ export const queue = named(
     storage: z.enum(['database', 'memory']),
     durability: z
       .enum(['durable', 'process'])
-      .describe('`process`: what came since the last persist is lost if its process crashes.'),
+      .describe('`process`: if the process crashes, what came since it last wrote to the database is lost.'),
     depth: z.int().describe('Deliveries that wait or are leased.'),
-    depth_is_least: z.literal(true).optional().describe('There may be more than were counted.'),
+    depth_is_least: z
+      .literal(true)
+      .optional()
+      .describe('True: `depth` was not counted to the end, so there may be more.'),
     backpressure: z.enum(['none', 'high', 'full']),
-    drained_at: time.nullable().describe('When all that waited as it began to drain was finished.'),
-    next_cursor: z.string().optional().describe('For the next events.'),
+    drained_at: time
+      .nullable()
+      .describe('When everything that waited at the start of the drain was finished; null until then.'),
+    next_cursor: z.string().optional().describe('Send it as `cursor` to get the next events.'),
   }),
 )
 export const queues = named('Queues', z.object({ queues: z.array(queue), ...pageFields }))
 
 export const queueQuery = z.strictObject({ limit: whole(0, 1000).optional(), cursor: cursor.optional() })
-export const queuesQuery = z.strictObject({
-  ...pageQuery.shape,
+export const queuesQuery = pageQuery.extend({
   events: whole(0, 100)
     .optional()
     .describe(
-      'How many events of each are shown, 10,000 in all. Default 10. Payloads beyond 4 MB in all are left out.',
+      'How many events of each queue are shown: 10 by default, 10,000 over all queues. Payloads beyond 4 MB in all are left out.',
     ),
 })
 
-export const recoveriesQuery = z.strictObject({ ...pageQuery.shape })
-export const checkpointsQuery = z.strictObject({
-  ...pageQuery.shape,
+export const checkpointsQuery = pageQuery.extend({
   since: moment().optional(),
   until: moment().optional(),
 })
@@ -111,16 +122,13 @@ export const checkpoint = named(
     id: z.uuid(),
     queue_id: z.string(),
     checkpoint_id: z.string().nullable(),
-    event_count: z.int().describe('Processed by then.'),
+    event_count: z.int().describe('Deliveries processed by then.'),
     reason: z.enum(['requested', 'interval', 'stop', 'threshold']),
     created_at: time,
   }),
 )
-const { limit, offset } = pageFields
-export const checkpoints = named(
-  'Checkpoints',
-  z.object({ checkpoints: z.array(checkpoint), limit, offset, next_cursor: z.string().optional() }),
-)
+const { total, ...untotalled } = pageFields
+export const checkpoints = named('Checkpoints', z.object({ checkpoints: z.array(checkpoint), ...untotalled }))
 export const recovery = named(
   'Recovery',
   z.object({
@@ -133,7 +141,4 @@ export const recovery = named(
     worker_id: z.string(),
   }),
 )
-export const recoveries = named(
-  'Recoveries',
-  z.object({ recoveries: z.array(recovery), limit, offset, next_cursor: z.string().optional() }),
-)
+export const recoveries = named('Recoveries', z.object({ recoveries: z.array(recovery), ...untotalled }))

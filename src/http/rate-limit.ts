@@ -1,8 +1,8 @@
 export interface Allowance {
   readonly allowed: boolean
-  /** How many more are allowed now. */
+  /** How many more requests are allowed now. */
   readonly remaining: number
-  /** Whole seconds until there is room again, or until all of it is there. */
+  /** Whole seconds until the next request is allowed; if it is allowed now, until the allowance is full. */
   readonly resetSeconds: number
 }
 
@@ -13,7 +13,7 @@ interface Bucket {
   filledAt: number
 }
 
-/** How many requests each key may make per second, on this node. A second's worth may come at once. */
+/** Limits the requests per second of each API key, on this node. The requests of a second may come at once. */
 export class RateLimit {
   readonly #buckets = new Map<string, Bucket>()
   readonly #now: () => number

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import { isCloudEvent, readCloudEvent, readCloudEventBatch } from '../cloudevents/read.ts'
+import { badEvent } from '../domain/bad-value.ts'
 import {
   type EventFields,
   type EventInput,
@@ -11,19 +12,19 @@ import {
 import { atPlace } from '../domain/event-list.ts'
 import { decodeUtf8, readElements, readMembers } from '../domain/json-members.ts'
 import { PosthornError } from '../errors.ts'
-import { badField, parseNamed, type ReadEvent, readFields, withAttribute } from './read-fields.ts'
+import { parseNamed, type ReadEvent, readFields, withAttribute } from './read-fields.ts'
 
-/** A request that publishes. */
+/** A request to publish. */
 export interface PublishRequest {
   readonly headers: IncomingHttpHeaders
   readonly body: Buffer
-  /** Whose idempotency keys. */
+  /** The owner of the idempotency keys: the id of the caller's API key. */
   readonly scope: string
 }
 
 export const batchEventsMax = 1_000
 
-/** One event: our own form, that of seed 002, or a CloudEvent. The payload is cut out of the body as it came. */
+/** Reads one event: JSON or a CloudEvent. The payload is cut out of the body unchanged. */
 export function readEvent(request: PublishRequest): NewEvent {
   const { headers, body, scope } = request
   const form = isCloudEvent(headers)
@@ -40,7 +41,7 @@ export function readEvent(request: PublishRequest): NewEvent {
   return parseNamed({ ...input, ...keyed }, read.names)
 }
 
-/** Up to a thousand, as an array or as the `events` of an object. */
+/** Reads up to 1,000 events, from an array or from the member `events` of an object. */
 export function readEvents(request: PublishRequest): NewEvent[] {
   const { headers, body, scope } = request
   if (isCloudEvent(headers) === 'batch') {
@@ -74,16 +75,16 @@ function readOwn({ headers, body }: PublishRequest): ReadEvent {
   const header = keyHeaderOf(headers)
   if (key == null || header === undefined || key === header.value) return read
   const name = read.names.get('idempotencyKey') ?? 'idempotency_key'
-  throw badField(name, `${header.value}, as ${header.name} says`, key)
+  throw badEvent(name, `${header.value}, as ${header.name} says`, key)
 }
 
-/** A CloudEvent always brings a key: under another one the same event would be stored again. */
+/** The source and id of a CloudEvent are its idempotency key; under another key the same event would be stored twice. */
 function readForeign({ headers, body }: PublishRequest): ReadEvent {
   const input = readCloudEvent({ headers, contentType: headers['content-type'] ?? '', body })
   const header = keyHeaderOf(headers)
   if (header !== undefined && header.value !== input.idempotencyKey) {
     const expected = `left out, or ${input.idempotencyKey}: the source and id of a CloudEvent are its key`
-    throw badField(header.name, expected, header.value)
+    throw badEvent(header.name, expected, header.value)
   }
   return { input, names: new Map() }
 }
@@ -92,15 +93,15 @@ function eventsOf(text: string): string {
   if (/^[ \t\r\n]*\[/.test(text)) return text
   const members = readMembers(text, 'the body')
   const stranger = members.find(({ key }) => key !== 'events')
-  if (stranger !== undefined) throw badField(stranger.key, 'left out', stranger.text)
+  if (stranger !== undefined) throw badEvent(stranger.key, 'left out', stranger.text)
   const [events] = members
-  if (!events?.text.startsWith('[')) throw badField('events', 'an array of events', events?.text)
+  if (!events?.text.startsWith('[')) throw badEvent('events', 'an array of events', events?.text)
   return events.text
 }
 
 function checkCount(count: number): void {
   if (count >= 1 && count <= batchEventsMax) return
-  throw badField('events', `1 to ${batchEventsMax} events`, count === 0 ? 0 : `more than ${batchEventsMax}`)
+  throw badEvent('events', `1 to ${batchEventsMax} events`, count === 0 ? 0 : `more than ${batchEventsMax}`)
 }
 
 interface KeyHeader {
@@ -108,28 +109,28 @@ interface KeyHeader {
   readonly value: string
 }
 
-/** There are two names for it; both may be given if they agree. */
+/** The header has two names; both may be given if they agree. */
 function keyHeaderOf(headers: IncomingHttpHeaders): KeyHeader | undefined {
   const [older, newer] = [headers['x-idempotency-key'], headers['idempotency-key']]
   if (older !== undefined && newer !== undefined && older !== newer) {
-    throw badField('Idempotency-Key', `${String(older)}, as X-Idempotency-Key says`, newer)
+    throw badEvent('Idempotency-Key', `${String(older)}, as X-Idempotency-Key says`, newer)
   }
   if (newer !== undefined) return { name: 'Idempotency-Key', value: String(newer) }
   return older === undefined ? undefined : { name: 'X-Idempotency-Key', value: String(older) }
 }
 
-/** Whoever sends one with a batch believes that it can be repeated. */
+/** A header sent with a batch would make its sender believe that the batch can be repeated safely. */
 function checkNoKeyHeader(headers: IncomingHttpHeaders): void {
   const header = keyHeaderOf(headers)
   if (header === undefined) return
-  throw badField(
+  throw badEvent(
     'idempotency_key',
     `given: ${header.name} does not count for the events of a batch`,
     undefined,
   )
 }
 
-/** A trace that the request is part of goes on with the event, unless the event names its own. */
+/** The event continues the trace of the request, unless the event names its own. */
 function traceOf(headers: IncomingHttpHeaders, input: EventInput): EventFields {
   const { traceparent, tracestate } = headers
   if (input.traceparent != null || typeof traceparent !== 'string' || !w3cTraceparent.test(traceparent))
@@ -138,7 +139,7 @@ function traceOf(headers: IncomingHttpHeaders, input: EventInput): EventFields {
   return { traceparent, attributes: withAttribute(input.attributes, 'tracestate', tracestate) }
 }
 
-/** "The same bytes" is what an idempotency key stands for. */
+/** An idempotency key stands for the same bytes. */
 function fingerprintOf(parts: readonly (string | Buffer)[]): string {
   const hash = createHash('sha256')
   for (const part of parts) hash.update(part)
@@ -156,7 +157,7 @@ function checkJson(headers: IncomingHttpHeaders): void {
   throw badMediaType(type, 'application/json')
 }
 
-/** curl's own default is let pass: whoever forgets the header means JSON. */
+/** The default of curl is accepted: a sender that forgets the header means JSON. */
 const jsonType = /^(application\/([\w.-]+\+)?json|application\/x-www-form-urlencoded)\s*(;|$)/i
 
 function badMediaType(value: string | undefined, expected: string): PosthornError {

@@ -1,3 +1,4 @@
+import { badEvent } from '../domain/bad-value.ts'
 import { type EventAttributes, type EventInput, type NewEvent, parseEvent } from '../domain/event.ts'
 import { type Member, parseMember, readMembers } from '../domain/json-members.ts'
 import { leftOut } from '../domain/known-names.ts'
@@ -8,13 +9,13 @@ import { snakeCase } from './problem.ts'
 
 export interface ReadEvent {
   readonly input: EventInput
-  /** By what name the caller gave a field, for errors. */
+  /** The name under which the caller gave each field, for errors. */
   readonly names: Map<string, string>
 }
 
 type Fields = Record<string, unknown>
 
-/** An event in our own form or that of seed 002. The payload is left as the text it was. */
+/** Reads an event as JSON. The payload stays the text that it was. */
 export function readFields(text: string): ReadEvent {
   const input: Fields = {}
   const names = new Map<string, string>()
@@ -30,22 +31,38 @@ export function readFields(text: string): ReadEvent {
       assign(input, names, { name, field: member.key, value })
     }
   }
-  if (input.payloadText === undefined) throw badField('payload', 'a JSON value (null is one)', undefined)
+  if (input.payloadText === undefined) throw badEvent('payload', 'a JSON value (null is one)', undefined)
   for (const [name, value] of Object.entries(kept)) {
     input.attributes = withAttribute(input.attributes, name, value)
   }
   return { input: input as unknown as EventInput, names }
 }
 
-/** The wire's name of each field; several may stand for one. */
+/** The field that each name in a request stands for; several names may stand for one field. */
 const fieldNames: Readonly<Record<string, string>> = {
-  ...{ type: 'type', event_type: 'type', name: 'type', pattern: 'type' },
-  ...{ ordering_key: 'orderingKey', group_id: 'orderingKey' },
-  ...{ title: 'title', description: 'description', tags: 'tags', version: 'version', source: 'source' },
-  ...{ concurrency_key: 'concurrencyKey', timestamp: 'timestamp', traceparent: 'traceparent' },
-  ...{ correlation_id: 'correlationId', causation_id: 'causationId', attributes: 'attributes' },
-  ...{ run_at: 'runAt', expires_at: 'expiresAt', max_retries: 'maxRetries', require_route: 'requireRoute' },
-  ...{ idempotency_key: 'idempotencyKey', eventId: 'idempotencyKey' },
+  type: 'type',
+  event_type: 'type',
+  name: 'type',
+  pattern: 'type',
+  ordering_key: 'orderingKey',
+  group_id: 'orderingKey',
+  title: 'title',
+  description: 'description',
+  tags: 'tags',
+  version: 'version',
+  source: 'source',
+  concurrency_key: 'concurrencyKey',
+  timestamp: 'timestamp',
+  traceparent: 'traceparent',
+  correlation_id: 'correlationId',
+  causation_id: 'causationId',
+  attributes: 'attributes',
+  run_at: 'runAt',
+  expires_at: 'expiresAt',
+  max_retries: 'maxRetries',
+  require_route: 'requireRoute',
+  idempotency_key: 'idempotencyKey',
+  eventId: 'idempotencyKey',
 }
 
 const wireNames = ['payload', 'metadata', ...Object.keys(fieldNames)]
@@ -53,19 +70,26 @@ const meantOnWire = Object.fromEntries(
   Object.entries(meantFields).map(([name, meant]) => [name, snakeCase(meant)]),
 )
 
-/** What seed 002 keeps with an event as it is worked on; of it only what belongs to the event is taken. */
+/** The members that `metadata` may have, and the field that each stands for; null: the member has no field. */
 const metadataNames: Readonly<Record<string, string | null>> = {
-  ...{ correlationId: 'correlationId', causationId: 'causationId', traceId: null, retryCount: null },
-  ...{ lastError: null, lastErrorTime: null, processingStartTime: null },
+  correlationId: 'correlationId',
+  causationId: 'causationId',
+  traceId: null,
+  retryCount: null,
+  lastError: null,
+  lastErrorTime: null,
+  processingStartTime: null,
 }
 
-/** What has no field of its own, and is kept as an attribute to be given back. */
+/** Members of `metadata` that are stored as attributes, so that the queue's document can show them. */
 const keptAttributes: Readonly<Record<string, string>> = {
-  ...{ traceId: 'traceid', lastError: 'lasterror', lastErrorTime: 'lasterrortime' },
+  traceId: 'traceid',
+  lastError: 'lasterror',
+  lastErrorTime: 'lasterrortime',
 }
 const keptCharsMax = 4_000
 
-/** Returns those attributes. */
+/** Assigns the fields that `metadata` has, and returns the attributes to store. */
 function readMetadata(
   input: Fields,
   names: Map<string, string>,
@@ -73,7 +97,7 @@ function readMetadata(
 ): Readonly<Record<string, string>> {
   const kept: Record<string, string> = {}
   if (text === 'null') return kept
-  if (!text.startsWith('{')) throw badField('metadata', 'an object', text)
+  if (!text.startsWith('{')) throw badEvent('metadata', 'an object', text)
   for (const member of readMembers(text, 'metadata')) {
     const field = `metadata.${member.key}`
     const name = Object.hasOwn(metadataNames, member.key) ? metadataNames[member.key] : undefined
@@ -82,27 +106,27 @@ function readMetadata(
     if (name !== null) assign(input, names, { name, field, value })
     const attribute = keptAttributes[member.key]
     if (attribute === undefined || value === null) continue
-    if (typeof value !== 'string') throw badField(field, 'text', value)
+    if (typeof value !== 'string') throw badEvent(field, 'text', value)
     kept[attribute] = toStorable(value, keptCharsMax)
   }
   return kept
 }
 
-/** What it has besides would be lost. */
+/** Other members of `source` would be lost, so they are refused. */
 function checkSource(value: unknown): void {
   if (value === null) return
   if (typeof value !== 'object' || Array.isArray(value)) {
-    throw badField('source', 'an object of type, id and name', value)
+    throw badEvent('source', 'an object of type, id and name', value)
   }
   const stranger = Object.entries(value).find(([name]) => !['type', 'id', 'name'].includes(name))
   if (stranger !== undefined)
-    throw badField(`source.${stranger[0]}`, 'left out: no source has it', stranger[1])
+    throw badEvent(`source.${stranger[0]}`, 'left out: no source has it', stranger[1])
 }
 
 interface GivenField {
-  /** In the domain. */
+  /** The name of the field in the library. */
   readonly name: string
-  /** As it was written. */
+  /** The name as the caller wrote it. */
   readonly field: string
   readonly value: unknown
 }
@@ -112,19 +136,19 @@ function assign(input: Fields, names: Map<string, string>, { name, field, value 
   const before = input[name]
   if (before != null && before !== value) {
     const expected = `the same as ${names.get(name)}, which is ${String(toDetail(before))}`
-    throw badField(field, expected, value)
+    throw badEvent(field, expected, value)
   }
   input[name] = value
   names.set(name, field)
 }
 
-/** One more, unless they have it already. What are no attributes is left for parseEvent to refuse. */
+/** Adds an attribute unless it is there already. Attributes of a wrong form are left for parseEvent to refuse. */
 export function withAttribute(attributes: unknown, name: string, value: string): EventAttributes {
   const isRecord = typeof (attributes ?? {}) === 'object' && !Array.isArray(attributes)
   return (isRecord ? { [name]: value, ...(attributes as object | null) } : attributes) as EventAttributes
 }
 
-/** Fields are named as the caller wrote them. */
+/** Parses the event; an error names the field as the caller wrote it. */
 export function parseNamed(input: EventInput, names: ReadonlyMap<string, string>): NewEvent {
   try {
     return parseEvent(input)
@@ -143,9 +167,5 @@ function unknownMember(
   known: readonly string[],
   meant?: Readonly<Record<string, string>>,
 ): PosthornError {
-  return badField(prefix + key, leftOut(key, known, 'no event takes it', meant), text)
-}
-
-export function badField(field: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_EVENT', { field: toDetail(field), expected, value: toDetail(value) })
+  return badEvent(prefix + key, leftOut(key, known, 'no event takes it', meant), text)
 }

@@ -12,7 +12,7 @@ import { badField, fieldName, toFieldError, valueAt } from './schema-issue.ts'
 type Fields = Record<string, unknown>
 type Parts = Pick<Call<Fields, Fields, unknown>, 'params' | 'query' | 'prefixed' | 'body' | 'bytes'>
 
-/** Everything that a request says, checked against the route's schemas. */
+/** Reads a request, and checks its parts against the schemas of the route. */
 export function readRequest(route: Route, request: FastifyRequest): Parts {
   const bytes = Buffer.isBuffer(request.body) ? request.body : noBytes
   const { known, prefixed } = splitQuery(route, request.query as Record<string, unknown>)
@@ -25,14 +25,14 @@ export function readRequest(route: Route, request: FastifyRequest): Parts {
   }
 }
 
-/** Tags to choose by: at least one. */
+/** Tags to filter by: at least one. */
 export function readTags(given: string | readonly string[]): readonly string[] {
   const tags = readAnyTags(given)
   if (tags === null || tags.length === 0) throw badField('tags', 'at least one tag', given)
   return tags
 }
 
-/** Null: none. What is wrong with them is wrong with a field: there is no event yet that could be bad. */
+/** Null: no tags. Here a bad tag is a bad field of the request, not a bad event. */
 export function readAnyTags(given: string | readonly string[]): readonly string[] | null {
   try {
     return parseTags(given)
@@ -42,7 +42,7 @@ export function readAnyTags(given: string | readonly string[]): readonly string[
   }
 }
 
-/** Text that PostgreSQL can hold. */
+/** Refuses text that PostgreSQL cannot store. */
 export function readStorable(field: string, text: string): string {
   if (isStorable(text)) return text
   throw badField(field, 'text without NUL and lone surrogates', text)
@@ -90,7 +90,7 @@ function readJson(
   return check(body.schema, value)
 }
 
-/** JSON.parse rounds in silence, and a filter would match other events than those it was written for. */
+/** JSON.parse rounds numbers silently, and a filter with a rounded number would match other events. */
 function checkFilter(text: string, body: unknown): void {
   if (valueAt(body, ['filter']) === undefined) return
   const inexact = findInexactNumber(text, 'filter')
@@ -99,13 +99,13 @@ function checkFilter(text: string, body: unknown): void {
   }
 }
 
-/** No schema sees a member of this name, so that it would be dropped in silence. */
+/** No schema sees a member of this name, so it would be dropped silently. */
 function refuseProto(key: string, value: unknown): unknown {
   if (key === '__proto__') throw badField(key, 'left out', value)
   return value
 }
 
-/** curl's own default is let pass: whoever forgets the header means JSON. */
+/** The default of curl is accepted: a sender that forgets the header means JSON. */
 const jsonType = /^application\/(json|x-www-form-urlencoded)\s*(;|$)/i
 
 function check(schema: z.ZodType | undefined, value: unknown): unknown {

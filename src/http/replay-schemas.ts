@@ -1,25 +1,33 @@
 import { z } from 'zod'
 import { letterKinds, replayEventIdsMax, replayStates } from '../domain/replay.ts'
 import { rateMax, rateMin } from '../domain/subscription.ts'
-import { moment, named, pageFields, time, typeFilter, whole } from './schemas.ts'
+import { cursorMeaning, moment, named, pageFields, time, typeFilter, whole } from './schemas.ts'
 import { subscriberChange } from './subscriber-schemas.ts'
 
 const terms = {
-  rate_per_second: z.number().min(rateMin).max(rateMax).optional().describe('Deliveries; default: no limit.'),
-  dry_run: z.boolean().optional().describe('Only count.'),
+  rate_per_second: z
+    .number()
+    .min(rateMin)
+    .max(rateMax)
+    .optional()
+    .describe('At most this many deliveries are sent per second; default: no limit.'),
+  dry_run: z.boolean().optional().describe('True: only count what would be sent.'),
   again: z
     .boolean()
     .optional()
-    .describe('Do it once more, though the same was asked for in the last ten minutes.'),
+    .describe('True: start again, even if the same call was made in the last ten minutes.'),
 }
 
 export const recoverQuery = z.strictObject({ since: moment().optional() })
 export const recoverBody = named(
   'Recover',
   z.strictObject({
-    since: time.optional().describe('Buried at or after. Here or in the query.'),
-    until: time.optional().describe('Buried before.'),
-    dead_letters: z.enum(letterKinds).optional().describe('Default `buried`.'),
+    since: time.optional().describe('Only dead letters buried at or after this time. Here or in the query.'),
+    until: time.optional().describe('Only dead letters buried before this time.'),
+    dead_letters: z
+      .enum(letterKinds)
+      .optional()
+      .describe('Which dead letters: `buried` (the default), `expired` or `all`.'),
     ...terms,
   }),
 )
@@ -27,14 +35,18 @@ export const replayBody = named(
   'ReplayEvents',
   z
     .strictObject({
-      from: time.optional().describe('Published at or after.'),
-      to: time.optional().describe('Published before.'),
+      from: time.optional().describe('Only events published at or after this time.'),
+      to: time.optional().describe('Only events published before this time.'),
       event_ids: z.array(z.int().min(1)).min(1).max(replayEventIdsMax).optional(),
-      event_type: typeFilter.optional().describe('A type, `prefix.*`, or `*` for all that have one.'),
+      event_type: typeFilter
+        .optional()
+        .describe(
+          'Only events of this type: `order.created`, `order.*`, or `*` for every event that has a type.',
+        ),
       filter: subscriberChange.shape.filter,
       ...terms,
     })
-    .describe('Needs at least one of the first five; all that is given must hold.'),
+    .describe('Needs at least one of the first five fields; an event must match all that are given.'),
 )
 
 export const replay = named(
@@ -46,23 +58,24 @@ export const replay = named(
     subscriber: z.string(),
     state: z.enum(replayStates),
     request: z.looseObject({}),
-    total: z.int().describe('Deliveries, as counted when it was made.'),
+    total: z.int().describe('Deliveries to send, as counted at the start.'),
     total_is_estimate: z.literal(true).optional(),
-    done: z.int().describe('Sent once more.'),
-    skipped: z.int().describe('Waiting or leased already.'),
-    removed: z.int().describe('Asked for, and removed by retention.'),
+    done: z.int().describe('Deliveries that were sent again.'),
+    skipped: z.int().describe('Deliveries that were left alone, since they were waiting or leased.'),
+    removed: z.int().describe('Events that were asked for, but are no longer stored.'),
     remaining: z.int(),
     percent: z.int(),
-    reached_event_id: z.int().describe('Up to this event all is done.'),
-    oldest_kept_at: time
-      .nullable()
-      .describe('Where older events are asked for than there are: when the oldest was published.'),
+    reached_event_id: z.int().describe('Everything up to this event id is done.'),
+    oldest_kept_at: time.nullable(),
     rate_per_second: z.number().nullable(),
     created_at: time,
     created_by: z.string(),
     finished_at: time.nullable(),
-    reason: z.string().nullable().describe('Why it was aborted.'),
-    last_error: z.string().nullable().describe('Why the last step failed; it is tried again.'),
+    reason: z.string().nullable().describe('Why it was aborted; null if it was not.'),
+    last_error: z
+      .string()
+      .nullable()
+      .describe('Why the last step failed; Posthorn tries it again. Null if it did not fail.'),
   }),
 )
 export const replayCount = named(
@@ -70,7 +83,7 @@ export const replayCount = named(
   z.object({
     dry_run: z.literal(true),
     count: z.int(),
-    count_is_estimate: z.literal(true).optional(),
+    count_is_estimate: z.literal(true).optional().describe('True: `count` is an estimate.'),
     removed: z.int(),
     oldest_kept_at: time.nullable(),
   }),
@@ -90,6 +103,6 @@ export const replaysQuery = z.strictObject({
   state: z.enum(replayStates).optional(),
   limit: whole(1, 1000).optional(),
   offset: whole(0, 10_000).optional(),
-  order: z.enum(['asc', 'desc']).optional().describe('By id, the oldest first.'),
-  cursor: z.string().max(200).optional().describe('From `next_cursor`.'),
+  order: z.enum(['asc', 'desc']).optional().describe('By id: `asc` has the oldest first.'),
+  cursor: z.string().max(200).optional().describe(cursorMeaning),
 })

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 const processPrefix = randomBytes(6).toString('hex')
 let requests = 0
 
-/** What the caller calls its request, if that can be written to a log as it is. */
+/** The id that the caller gave the request, if it is safe to log; otherwise a new one. */
 export function requestIdOf(request: { headers: NodeJS.Dict<string | string[]> }): string {
   const given = request.headers['x-request-id']
   return typeof given === 'string' && /^[\w.-]{1,64}$/.test(given) ? given : newRequestId()

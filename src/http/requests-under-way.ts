@@ -3,29 +3,28 @@ import type { Socket } from 'node:net'
 import { PosthornError } from '../errors.ts'
 import { ignoreInput, refuseConnection, unknownCoding } from './broken-requests.ts'
 
-/** As many as HTTP/2 advises for one connection. */
+/** The number of streams that HTTP/2 recommends for one connection. */
 const perConnectionMax = 100
 
 interface UnderWay {
   readonly response: ServerResponse
-  /** What is held of its body. */
+  /** How many bytes of its body are in memory. */
   bytes: number
 }
 
 interface Connection {
-  /** In the order in which they came, which is the order of their answers. */
+  /** In the order of their arrival, which is the order of their answers. */
   readonly unanswered: Map<IncomingMessage, UnderWay>
   newest: IncomingMessage | undefined
-  /** It has been told that it will be closed, so that nothing which still comes is worked on. */
+  /** The client knows that the connection will close, so requests that still arrive are not worked on. */
   isEnding: boolean
-  /** What it is told last, once all that came before is answered. */
+  /** The last answer of the connection, sent once all earlier requests are answered. */
   refusal: PosthornError | undefined
 }
 
 /**
- * Knows what a server has not answered yet, on each connection and in all, and how much of that it holds in memory. A
- * connection that closes tells the answer that is being written and none of those behind it, so connections are listened
- * to as well.
+ * Knows the requests that the server has not answered yet, and how many bytes of their bodies are in memory. When a connection
+ * closes, Node tells only the answer that is being written, not those queued behind it, so this class listens to connections too.
  */
 export class RequestsUnderWay {
   readonly #connections = new WeakMap<Socket, Connection>()
@@ -39,7 +38,7 @@ export class RequestsUnderWay {
     this.#bytesMax = bytesMax
   }
 
-  /** False: it must not be worked on, and is not answered. */
+  /** False: the request must be neither worked on nor answered. */
   begin(request: IncomingMessage, response: ServerResponse): boolean {
     const connection = this.#connectionOf(request.socket)
     const { unanswered } = connection
@@ -56,7 +55,7 @@ export class RequestsUnderWay {
     return true
   }
 
-  /** Ends a connection with an error. What came before is answered first, and what still comes is not read. */
+  /** Ends a connection with an error, after the answers to earlier requests. Further input is not read. */
   refuse(socket: Socket, error: PosthornError): void {
     const connection = this.#connectionOf(socket)
     if (connection.isEnding) return
@@ -66,12 +65,12 @@ export class RequestsUnderWay {
     part(socket, connection)
   }
 
-  /** From now on the last answer of each connection ends it. */
+  /** From now on the last answer of each connection closes it. */
   drain(): void {
     this.#isDraining = true
   }
 
-  /** Called as a request is answered: whether its answer is the last one on its connection. */
+  /** Whether the answer to this request is the last on its connection. Called when the answer is sent. */
   endsConnection(request: IncomingMessage): boolean {
     const connection = this.#connectionOf(request.socket)
     if (!this.#isDraining || connection.newest !== request) return false
@@ -79,7 +78,7 @@ export class RequestsUnderWay {
     return true
   }
 
-  /** Resolves when none is under way. */
+  /** Resolves when no request is under way. */
   over(): Promise<void> {
     return new Promise((resolve) => {
       this.#tell = resolve
@@ -87,7 +86,7 @@ export class RequestsUnderWay {
     })
   }
 
-  /** Makes room for so much more of a request's body, until it is answered. Throws where there is none. */
+  /** Reserves memory for part of a body until the request is answered. Throws if there is not enough. */
   hold(request: IncomingMessage, bytes: number): void {
     if (this.#bytes + bytes > this.#bytesMax) {
       throw new PosthornError('OVERLOADED', { bytesMax: this.#bytesMax })
@@ -128,7 +127,7 @@ function pipelineFull(): PosthornError {
   return new PosthornError('PIPELINE_FULL', { requestsMax: perConnectionMax, retryAfterSeconds: 1 })
 }
 
-/** Refuses a connection for good, unless it still waits for an answer. A request whose body broke off is not answered otherwise. */
+/** Sends the refusal once no earlier answer is due. A request whose body broke off gets no other answer. */
 function part(socket: Socket, connection: Connection): void {
   const { refusal, unanswered } = connection
   if (refusal === undefined || !socket.writable) return

@@ -1,12 +1,12 @@
 import type { z } from 'zod'
+import { badField as badValue } from '../domain/bad-value.ts'
 import { leftOut } from '../domain/known-names.ts'
-import { toDetail } from '../domain/text.ts'
-import { PosthornError } from '../errors.ts'
+import type { PosthornError } from '../errors.ts'
 
 type Issue = z.core.$ZodIssue
 type Path = readonly PropertyKey[]
 
-/** What a schema has found in a value, as an error that names the field and says what is there. */
+/** The first issue that a schema found, as an error that names the field, what was expected and what was given. */
 export function toFieldError(schema: z.ZodType, value: unknown, error: z.ZodError): PosthornError {
   const [first] = error.issues
   if (first === undefined) return badField('the body', 'something else', value)
@@ -22,8 +22,7 @@ export function toFieldError(schema: z.ZodType, value: unknown, error: z.ZodErro
 }
 
 export function badField(field: string, expected: string, value: unknown): PosthornError {
-  const told = secretField.test(field) ? unrevealing(value) : toDetail(value)
-  return new PosthornError('BAD_FIELD', { field: field.slice(0, 200), expected, value: told })
+  return badValue(field, expected, secretField.test(field) ? unrevealing(value) : value)
 }
 
 export function fieldName(path: Path): string {
@@ -47,7 +46,7 @@ function has(value: unknown, part: PropertyKey): boolean {
   return typeof value === 'object' && value !== null && Object.hasOwn(value, part)
 }
 
-/** Where several forms are allowed: what keeps the value from being the form that it comes closest to. */
+/** If several forms are allowed: the issue of the form that the value comes closest to. */
 function meantIssue(issue: Issue, value: unknown): Issue {
   if (issue.code !== 'invalid_union') return issue
   const inner = issue.errors.flat().map((one) => {
@@ -61,16 +60,16 @@ function isGiven(value: unknown, path: Path): boolean {
   return has(valueAt(value, path.slice(0, -1)), path.at(-1) as PropertyKey)
 }
 
-/** A name is told as the value that is wrong: what stands under it may be right. */
+/** For a wrong name the error shows the name as the value: the value under that name may be right. */
 function badName({ path, issues }: Extract<Issue, { code: 'invalid_key' }>): PosthornError {
   const name = String(path.at(-1))
   const field = fieldName(name === '' ? path.slice(0, -1) : path)
   const [first] = issues
   const expected = `named by ${first === undefined ? 'something else' : expectation(first)}`
-  return new PosthornError('BAD_FIELD', { field: field.slice(0, 200), expected, value: toDetail(name) })
+  return badValue(field, expected, name)
 }
 
-/** The names of the object that the schema has there; of what takes several forms, none are told. */
+/** The names that the object at this path may have; none if it may have several forms. */
 function namesAt(schema: z.ZodType, path: Path): readonly string[] {
   let found: unknown = schema
   for (const part of path) {
@@ -92,7 +91,7 @@ function unwrap(schema: unknown): SchemaParts {
   return inner ?? {}
 }
 
-/** Zod says "Invalid input: expected string, received undefined"; the value is told apart. */
+/** Zod says "Invalid input: expected string, received undefined"; our errors say "expected" and the value themselves. */
 function expectation({ message }: Issue): string {
   return message
     .replace(/^Invalid input: expected /, '')
@@ -106,10 +105,10 @@ function expectation({ message }: Issue): string {
     .replace(/^Invalid string: must match pattern /, 'text like ')
 }
 
-/** Receivers let a subscriber in by the values of its headers. */
+/** Fields that hold secrets: receivers authenticate by the values of headers. */
 const secretField = /^(secret$|headers($|[.[]))/
 
-/** A secret with one letter too many is a secret all the same, and answers are kept by many. */
+/** A secret with a typing error is still a secret, and many clients log answers. */
 function unrevealing(value: unknown): unknown {
   if (value === undefined) return 'nothing'
   return value === null || value === '' ? value : 'something else'

@@ -5,8 +5,8 @@ import { tagsTextCharsMax } from '../domain/tags.ts'
 import { isLongerThan } from '../domain/text.ts'
 
 /**
- * The words of the wire. What has a name here is a component of the OpenAPI document; what is only described, because
- * its bytes are kept as they came, is checked in domain/event.ts.
+ * Schemas of what goes over HTTP. A named schema becomes a component of the OpenAPI document. What publishers send is only
+ * documented here, since its bytes are stored unchanged; domain/event.ts checks it.
  */
 
 export const components = z.registry<{ id: string }>()
@@ -16,7 +16,7 @@ export function named<Schema extends z.ZodType>(id: string, schema: Schema): Sch
   return schema
 }
 
-/** A number in a query. */
+/** A whole number in a query. */
 export function whole(min: number, max: number) {
   return z
     .string()
@@ -24,19 +24,17 @@ export function whole(min: number, max: number) {
     .pipe(z.int().min(min).max(max))
 }
 
-/** Which part of a list that is asked for by nothing but this. */
+export const cursorMeaning = 'The `next_cursor` of a page: the answer continues where that page ended.'
+
+/** The query of a list that has no filter. */
 export const pageQuery = z.strictObject({
   limit: whole(1, 1000).optional(),
   offset: whole(0, 10_000).optional(),
-  order: z.enum(['asc', 'desc']).optional().describe('By when they were first known.'),
-  cursor: z
-    .string()
-    .max(200)
-    .optional()
-    .describe('From `next_cursor`: goes on where a page ended, however deep.'),
+  order: z.enum(['asc', 'desc']).optional().describe('By the time at which they were first seen.'),
+  cursor: z.string().max(200).optional().describe(cursorMeaning),
 })
 
-/** What every page says of itself. */
+/** The fields that every page has beside its items. */
 export const pageFields = {
   total: z.int(),
   limit: z.int(),
@@ -65,7 +63,7 @@ export const eventId = z
 
 export const time = z.iso.datetime({ offset: true })
 
-/** Zod counts halves of surrogate pairs; JSON Schema, PostgreSQL and people count characters. */
+/** Zod counts halves of surrogate pairs. JSON Schema, PostgreSQL and people count characters. */
 export function text(charsMax: number, charsMin = 1) {
   return z
     .string()
@@ -77,21 +75,25 @@ export function text(charsMax: number, charsMin = 1) {
 }
 
 export const typeFilter = z.string().max(patternCharsMax).regex(patternForm)
-export const workerId = text(255).describe('Who works: `{hostname}:{process id}`, or any name of its own.')
-/** What is said of them in patterns is checked when they are taken apart, in domain/tags.ts. */
+export const workerId = text(255).describe(
+  'The name of the worker: `{hostname}:{process id}`, or any other name.',
+)
+/** These patterns are documentation; domain/tags.ts checks tags. */
 const tagsList = z.array(text(100).meta({ pattern: '^\\s*[^,\\s][^,]*$' })).max(32)
 const tagsForm = { error: 'text or a list of texts' }
 export const tagsIn = z.union(
   [text(tagsTextCharsMax, 0).meta({ pattern: '^[^,]{0,100}(,[^,]{0,100}){0,31}$' }), tagsList],
   tagsForm,
 )
-/** To choose by: there is at least one. */
+/** Tags to filter by: at least one. */
 export const tagsAsked = text(tagsTextCharsMax, 0).meta({
   pattern: '^[^,\\s][^,]{0,99}(,[^,]{0,100}){0,31}$',
-  description: 'Any of these, separated by commas: up to 32, each of up to 100 characters.',
+  description: 'Any of these tags, separated by commas: up to 32 tags of up to 100 characters each.',
 })
 export const tagsFilter = z.union([tagsAsked, tagsList.min(1)], tagsForm)
-export const json = z.unknown().describe('Any JSON up to 1 MB, nested up to 64 deep, kept byte for byte.')
+export const json = z
+  .unknown()
+  .describe('Any JSON up to 1 MB, nested up to 64 levels deep, stored byte for byte.')
 export const sourceFields = {
   type: text(255).nullable().optional(),
   id: text(255).nullable().optional(),
@@ -130,44 +132,56 @@ export const event = named(
 export const leasedEvent = named(
   'LeasedEvent',
   event.extend({
-    lease_token: z.string().describe('Says which lease is meant; whoever holds a newer one decides.'),
+    lease_token: z
+      .string()
+      .describe('Identifies the lease; only the newest lease of a delivery can settle it.'),
     lease_expires_at: time,
     attempt: z.int(),
     subscription: z.string(),
-    suspect: z.literal(true).optional().describe('The worker that had it before has vanished.'),
+    suspect: z.literal(true).optional().describe('The worker that held the delivery before has vanished.'),
   }),
 )
 
 const claim = {
   worker_id: workerId.optional(),
-  lease_token: z.string().max(60).optional().describe('As the lease gave it.'),
+  lease_token: z.string().max(60).optional().describe('The token that came with the lease.'),
 }
+const milliseconds = z.int().min(0).max(2_147_483_647).optional()
 const report = {
   ...claim,
-  execution_time_ms: z.int().min(0).max(2_147_483_647).optional(),
-  started_after_ms: z
-    .int()
-    .min(0)
-    .max(2_147_483_647)
-    .optional()
-    .describe('How long after the lease it began.'),
+  execution_time_ms: milliseconds,
+  started_after_ms: milliseconds.describe('Milliseconds between the lease and the begin of the attempt.'),
   status_code: z.int().min(0).max(999).optional(),
 }
 const failure = {
   error_message: text(100_000, 0).optional(),
-  permanent: z.boolean().optional().describe('No later attempt can do better: bury it.'),
-  retry_after_ms: z.int().min(0).max(86_400_000).optional().describe('Not before.'),
+  permanent: z.boolean().optional().describe('True: no retry can succeed, so the delivery is buried.'),
+  retry_after_ms: z
+    .int()
+    .min(0)
+    .max(86_400_000)
+    .optional()
+    .describe('Wait at least this long before the retry.'),
 }
 
-const claimRule = 'Needs a `lease_token` or a `worker_id`; with both the token counts.'
+const claimRule = 'Needs a `lease_token` or a `worker_id`; if both are given, the token counts.'
 
 export const claimBody = named('Claim', z.strictObject(claim).describe(claimRule))
 export const heartbeatBody = named(
   'Heartbeat',
   z.strictObject({
     ...claim,
-    lease: z.int().min(1).max(43_200).optional().describe('Seconds from now.'),
-    begun: z.array(z.int().min(1)).max(1000).optional().describe('What runs now under this lease.'),
+    lease: z
+      .int()
+      .min(1)
+      .max(43_200)
+      .optional()
+      .describe('How long the lease is to last from now on, in seconds.'),
+    begun: z
+      .array(z.int().min(1))
+      .max(1000)
+      .optional()
+      .describe('The ids of the events that run now under this lease.'),
   }),
 )
 export const completeBody = named('Complete', z.strictObject(report).describe(claimRule))
@@ -184,8 +198,8 @@ export const settleBody = named(
           outcome: z.enum(outcomes),
           ...report,
           ...failure,
-          after_ms: z.int().min(0).max(31_536_000_000).optional().describe('Of a snooze.'),
-          reason: text(100_000, 0).optional().describe('Of a burial.'),
+          after_ms: z.int().min(0).max(31_536_000_000).optional().describe('For `snooze`: how long to wait.'),
+          reason: text(100_000, 0).optional().describe('For `bury`: why.'),
         }),
       )
       .min(1)
@@ -196,12 +210,12 @@ export const settleBody = named(
 export const logEntry = named(
   'LogEntry',
   z.object({
-    id: z.int().describe('Grows with time; unique within the event.'),
+    id: z.int().describe('The id of the log entry: it grows with time and is unique within the event.'),
     event_id: z.int(),
     worker_id: z.string().nullable(),
     action: z
       .string()
-      .describe('PICKED, STARTED, COMPLETED, FAILED, SNOOZED, RELEASED, RESET, EXPIRED, CANCELLED …'),
+      .describe('PICKED, STARTED, COMPLETED, FAILED, SNOOZED, RELEASED, RESET, EXPIRED or CANCELLED.'),
     status_code: z.int().optional(),
     error_message: z.string().optional(),
     execution_time_ms: z.int().optional(),
@@ -232,9 +246,9 @@ export const lease = named(
     cancelled_event_ids: z
       .array(z.int())
       .describe(
-        'What was cancelled of all that its worker holds through the subscription: stop it, or do not begin it.',
+        'Cancelled events among all that the worker holds through this subscription: stop them, or do not begin them.',
       ),
-    held: z.boolean().describe('Its queue is paused: nothing more is to begin.'),
+    held: z.boolean().describe('True: the queue is paused, so begin no further event.'),
   }),
 )
 
@@ -259,7 +273,7 @@ const delivery = named(
 export const eventDetails = named(
   'EventDetails',
   event.extend({
-    purged_at: time.optional().describe('When what it said was erased.'),
+    purged_at: time.optional().describe('When the content of the event was erased.'),
     deliveries: z.array(delivery),
     logs: z.array(logEntry).optional(),
   }),
@@ -269,7 +283,10 @@ export const eventList = named(
   'EventList',
   z.object({
     events: z.array(listedEvent),
-    total: z.int().optional().describe('Exact up to 10,000. Not given where payloads were searched.'),
+    total: z
+      .int()
+      .optional()
+      .describe('How many events match; exact up to 10,000. Left out if payloads were searched.'),
     total_is_estimate: z.literal(true).optional(),
     limit: z.int(),
     offset: z.int(),
@@ -277,7 +294,7 @@ export const eventList = named(
     searched: z
       .object({ events: z.int(), from: time.nullable(), to: time.nullable(), complete: z.boolean() })
       .optional()
-      .describe('How far payloads were searched.'),
+      .describe('How far a search of payloads came.'),
   }),
 )
 
@@ -288,8 +305,8 @@ export const problem = named(
     title: z.string(),
     status: z.int(),
     detail: z.string(),
-    code: z.string().describe('Stable: a word of the error table.'),
+    code: z.string().describe('The error code. It does not change between versions.'),
     error: z.string(),
-    instance: z.string().describe('The id of the request.'),
+    instance: z.string().describe('The id of the request, as in `X-Request-Id`.'),
   }),
 )

@@ -15,9 +15,8 @@ import { Gate, type KeyCheck } from './gate.ts'
 import { confirmAnswers, hangUpOf } from './hang-up.ts'
 import { methodsOf, missingRoute, reserveNamedPaths } from './methods.ts'
 import { problemType, retryAfterSeconds, toProblem } from './problem.ts'
-import { bytesMaxOf, readBytes } from './read-bytes.ts'
+import { bytesMaxOf, readBytes, refuseCodings } from './read-bytes.ts'
 import { readRequest } from './read-request.ts'
-import { refuseCodings } from './refuse-codings.ts'
 import { requestIdOf } from './request-id.ts'
 import { RequestsUnderWay } from './requests-under-way.ts'
 import type { Answer, Caller, Route } from './route.ts'
@@ -26,41 +25,41 @@ export interface ServerOptions {
   readonly routes: readonly Route[]
   readonly keys: KeyCheck
   readonly log: Logger
-  /** Told of every request that was answered. */
+  /** Called for every answered request. */
   readonly observe?: (request: FinishedRequest) => void
   readonly timeouts?: Timeouts
-  /** How much of requests is held in memory at once. */
+  /** The most bytes of bodies in memory at once. */
   readonly bodyBytesMax?: number
-  /** How long a connection without a request may still send one when the server closes. */
+  /** How long idle connections may still send a request while the server closes. */
   readonly lingerMs?: number
 }
 
 export interface Timeouts {
-  /** How long a client may take over its headers, and over all of its request. */
+  /** How long a client may take to send its headers, and its whole request. */
   readonly headersMs: number
   readonly requestMs: number
-  /** How long a connection may be silent while it has a request: longer than any long poll. */
+  /** How long a connection with a request may be silent: longer than any long poll. */
   readonly stalledMs: number
 }
 
 export interface Server {
   readonly app: FastifyInstance
-  /** Where it listens, as a URL. */
+  /** Resolves to the URL of the server. */
   listen(address: { host: string; port: number }): Promise<string>
-  /** Takes no more requests, waits for those under way, and closes. `draining` is called once answers say so. */
+  /** Refuses new requests, waits for those under way, and closes. `draining` is called when clients are told to leave. */
   close(draining?: () => void): Promise<void>
 }
 
 const timeoutsDefault: Timeouts = { headersMs: 10_000, requestMs: 30_000, stalledMs: 120_000 }
-/** How often it is looked who takes too long. */
+/** How often the server looks for clients that take too long. */
 const checkEveryMs = 1_000
 const idleTimeoutMs = 65_000
 /** Room for eight of the largest bodies. */
 const bodyBytesMaxDefault = 256 * 2 ** 20
-/** A request may be on its way when we are told to stop: longer than a message takes between continents. */
+/** A request may be under way over the network when the server is told to stop; this is longer than it takes between continents. */
 const lingerMsDefault = 500
 
-/** The HTTP API. Knows how to serve routes, not what they do. */
+/** Serves routes over HTTP. It does not know what the routes do. */
 export function createServer(options: ServerOptions): Server {
   const { routes, keys, log } = options
   const { headersMs, requestMs, stalledMs } = options.timeouts ?? timeoutsDefault
@@ -70,13 +69,13 @@ export function createServer(options: ServerOptions): Server {
   const app = Fastify({
     logger: false,
     requestTimeout: requestMs,
-    // Whoever does not read its answer is not waited for either.
+    // Also ends connections whose client does not read its answer.
     connectionTimeout: stalledMs,
     keepAliveTimeout: idleTimeoutMs,
     exposeHeadRoutes: false,
     genReqId: requestIdOf,
     forceCloseConnections: 'idle',
-    // While it closes, what still comes on open connections is served like the rest.
+    // While the server closes, requests on open connections are still served.
     return503OnClosing: false,
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 600 },
     http: {
@@ -91,7 +90,7 @@ export function createServer(options: ServerOptions): Server {
     missingRoute(routes, { method: request.method, path: pathOf(request) })
   answerOddRequests(app.server, refuse)
   const expectations = new Expectations(app.server)
-  // Bodies are read as bytes and nothing else: each route says what it makes of them.
+  // Bodies are read as bytes; each route says how to parse them.
   app.removeAllContentTypeParsers()
   const limits = new WeakMap<FastifyRequest, number>()
   app.addContentTypeParser('*', async (request: FastifyRequest, body: IncomingMessage) => {
@@ -107,14 +106,14 @@ export function createServer(options: ServerOptions): Server {
     confirmAnswers(request.raw.socket)
     if (!requests.begin(request.raw, reply.raw)) return reply.hijack()
     checkHost(request.raw)
-    // Fastify would miss the type of its content before it misses the route.
+    // Fastify would complain of the content type before it finds that there is no route.
     if (request.is404 && request.method === 'QUERY') throw missing(request)
     return undefined
   })
   app.addHook('onSend', (request, reply, _body, done) => {
     if (requests.endsConnection(request.raw) || expectations.isOpen(request.raw))
       void reply.header('connection', 'close')
-    // Fastify would end a connection with the first request that comes while it closes, and forget those behind it.
+    // Fastify would close a connection after the first request that arrives while the server closes, and drop those behind it.
     else if (reply.raw.hasHeader('connection')) reply.raw.removeHeader('connection')
     done()
   })
@@ -134,7 +133,7 @@ export function createServer(options: ServerOptions): Server {
       await untilClosed(closed, options.lingerMs ?? lingerMsDefault)
       closeIdle()
       await requests.over()
-      // What is left of connections has no request, and would hold us up until they are given up.
+      // The remaining connections have no request, and would delay the close until they time out.
       app.server.closeAllConnections()
       await closed
     },
@@ -142,8 +141,8 @@ export function createServer(options: ServerOptions): Server {
 }
 
 /**
- * Node closes idle connections in the moment in which it stops to listen, and with them requests that are on their way:
- * here that is left for later. Clients are told to go elsewhere from that moment on, when nobody can come back.
+ * Node closes idle connections as soon as it stops listening, and loses requests that are on their way. Here idle connections are
+ * closed later. From the moment the server stops listening, clients are told to leave, since none of them can come back.
  */
 function stopListening(
   app: FastifyInstance,
@@ -155,7 +154,7 @@ function stopListening(
   return { closed: app.close(), closeIdle }
 }
 
-/** Waits until it is closed, and no longer than this. */
+/** Waits until the server is closed, at most this long. */
 async function untilClosed(closed: Promise<void>, ms: number): Promise<void> {
   const over = new AbortController()
   const waited = delay(ms, undefined, { signal: over.signal }).catch(() => undefined)
@@ -183,7 +182,7 @@ function addRoute(app: FastifyInstance, route: Route, { methods, gate, log, limi
     },
     handler: async (request, reply) => {
       const caller = callers.get(request) ?? { id: '', name: 'anybody', remote: '' }
-      // Few routes ask whether their client is still there, and it costs a little to find out.
+      // Few routes ask whether their client is still connected, so the signal is made on demand.
       let left: AbortSignal | undefined
       const stillAllowed = async () => {
         if (scope !== null) await gate.recheck(request, reply, scope)
@@ -217,7 +216,7 @@ function send(reply: FastifyReply, answer: Answer, left: AbortSignal | undefined
   if (undelivered !== undefined && left !== undefined) {
     const tell = () =>
       void undelivered().catch((error: unknown) =>
-        log.error({ err: error }, 'Leases could not be handed back'),
+        log.error({ err: error }, 'Handing back leases failed: they end when their time is over'),
       )
     if (left.aborted) tell()
     else left.addEventListener('abort', tell, { once: true })
@@ -236,16 +235,16 @@ function sendProblem(error: unknown, request: FastifyRequest, reply: FastifyRepl
   if (seconds !== undefined) void reply.header('retry-after', String(seconds))
   if (problem.code === 'queue_full') void reply.header('posthorn-backpressure', String(problem.queue))
   if (problem.code === 'internal')
-    log.error({ err: withoutRows(error), requestId: request.id, url: pathOf(request) }, 'A request failed')
+    log.error({ err: withoutRows(error), requestId: request.id, url: pathOf(request) }, 'Request failed')
   else if (status >= 500)
     log.warn(
       { code: problem.code, reason: reasonOf(error), requestId: request.id, url: pathOf(request) },
-      'A request failed',
+      'Request failed',
     )
   else
     log.debug({ requestId: request.id, url: pathOf(request), status, code: problem.code }, 'Request refused')
-  // Fastify would hang up. Whoever still sends would then get a broken connection and not this answer, so the rest is
-  // let run into the void, for as long as a request may take.
+  // Fastify would close the connection, and a client that still sends would get an error instead of this answer. So the rest of
+  // the body is discarded, for as long as a request may take.
   if (problem.code === 'body_too_large' || problem.code === 'overloaded')
     void reply.removeHeader('connection')
   if (error instanceof PosthornError && error.code === 'METHOD_NOT_ALLOWED') {
@@ -254,7 +253,7 @@ function sendProblem(error: unknown, request: FastifyRequest, reply: FastifyRepl
   void reply.header('x-request-id', request.id).code(status).type(problemType).send(JSON.stringify(problem))
 }
 
-/** Without a stack: when the database is away or busy, many requests fail alike, and where in the code says nothing. */
+/** The reason without a stack: when the database is away or busy, many requests fail alike, and the stack says nothing. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   return error instanceof PosthornError &&
@@ -264,14 +263,14 @@ function reasonOf(error: unknown): string {
     : error.message
 }
 
-/** PostgreSQL quotes the row that it refuses in `detail`, and what it could not read in `where`: payloads, both. */
+/** Removes `detail` and `where`, in which PostgreSQL quotes rows and input: they may hold payloads. */
 function withoutRows(error: unknown): unknown {
   if (!(error instanceof Error) || !('detail' in error || 'where' in error)) return error
   const { name: type, message, stack } = error
   return { type, message, stack, code: (error as { code?: unknown }).code }
 }
 
-/** Queries may hold what people search for, so logs have paths only. */
+/** Logs have only paths, since queries may hold what people search for. */
 function pathOf({ url }: FastifyRequest): string {
   return url.split('?', 1)[0] ?? url
 }

@@ -14,8 +14,12 @@ const condition = z.union(
     z.array(scalar).min(1).max(100),
     z
       .strictObject({
-        ...{ exists: z.boolean().optional(), prefix: z.string().min(1).optional() },
-        ...{ gt: bound, gte: bound, lt: bound, lte: bound },
+        exists: z.boolean().optional(),
+        prefix: z.string().min(1).optional(),
+        gt: bound,
+        gte: bound,
+        lt: bound,
+        lte: bound,
       })
       .refine((given) => Object.keys(given).length > 0, { error: conditionForm })
       .meta({ minProperties: 1 }),
@@ -32,34 +36,34 @@ function headersOf<Value extends z.ZodType>(value: Value) {
     .meta({ maxProperties: 50 })
 }
 
-/** What only webhooks have. */
+/** Fields that only webhooks have. */
 const webhookFields = {
   url: z
     .string()
     .min(1)
     .max(2048)
-    .describe('Where deliveries are sent: http or https, on a public host unless POSTHORN_ALLOW_CIDRS says.'),
+    .describe(
+      'The address that deliveries are sent to: http or https. The host must be public, unless POSTHORN_ALLOW_CIDRS allows it.',
+    ),
   headers: headersOf(z.string().max(4096)).describe(
-    'Sent along with every delivery. Those that frame or sign the message cannot be set. Values are stored encrypted, and shown as `[hidden]` unless `public_headers` names them.',
+    'Sent with every delivery. Headers that frame or sign the request cannot be set. Values are stored encrypted, and shown as `[hidden]` unless `public_headers` names the header.',
   ),
   public_headers: z
     .array(z.string().min(1).max(100))
     .max(50)
-    .describe(
-      'Which of the headers may be shown with their values. One that is hidden needs its value anew.',
-    ),
-  format: z.enum(formats).describe('How the body is made of the event.'),
+    .describe('The headers whose values may be shown. To show a hidden header, send its value again.'),
+  format: z.enum(formats).describe('How the body is built from the event.'),
   timeout_ms: z
     .int()
     .min(timeoutMsMin)
     .max(timeoutMsMax)
-    .describe('For everything: name, connection, answer.'),
+    .describe('How long one request may take in all, in milliseconds: name lookup, connection and answer.'),
   outcomes: z
     .record(z.string().regex(/^([1-5]xx|[1-5][0-9][0-9])$/), z.enum(['deliver', 'retry', 'bury']))
     .refine((given) => Object.keys(given).length <= 100, { error: 'at most 100' })
     .meta({ maxProperties: 100 })
     .describe(
-      'What statuses mean where they mean something else than usual: `{"404": "retry", "5xx": "bury"}`.',
+      'What HTTP statuses mean, where they mean something other than usual: `{"404": "retry", "5xx": "bury"}`.',
     ),
 }
 
@@ -74,24 +78,28 @@ const subscriberFields = {
     })
     .meta({ minProperties: 1, maxProperties: 20 })
     .nullable()
-    .describe('By JSON pointer into the event: a value, a list of which one must fit, or a condition.'),
+    .describe(
+      'Only events for which all of this holds, by JSON pointer into the event: a value, a list of values of which one must match, or a condition.',
+    ),
   ordering_key: pointer
     .nullable()
     .describe(
-      'A JSON pointer into the event: order is kept for each value. Else the event’s own key counts.',
+      'A JSON pointer into the event: events with the same value there are delivered in order. Null: the ordering key of the event counts.',
     ),
   on_exhausted: z.enum(['skip', 'block']),
   retry_backoff_seconds: z
     .array(z.number().min(0).max(2_592_000))
     .max(100)
     .nullable()
-    .describe('The wait after each failure but the last: none of them, and the first failure is final.'),
+    .describe(
+      'Seconds to wait after each failure but the last. An empty list makes the first failure final.',
+    ),
   max_retries: z
     .int()
     .min(1)
     .max(1000)
     .describe(
-      'Failures allowed: with 3 the third is final. One more than there are `retry_backoff_seconds`.',
+      'Failures allowed: with 3 the third failure is final. With `retry_backoff_seconds` it must be one more than their number.',
     ),
   retry_delay_seconds: z
     .number()
@@ -99,7 +107,7 @@ const subscriberFields = {
     .max(2_592_000)
     .nullable()
     .describe(
-      'The wait after each failure, where there are no `retry_backoff_seconds`; null: as if left out.',
+      'Seconds to wait after each failure, if there are no `retry_backoff_seconds`; null: as if left out.',
     ),
   lease_seconds: z.int().min(1).max(43_200),
   max_concurrency: z.int().min(1).max(100_000).nullable(),
@@ -110,7 +118,7 @@ const subscriberFields = {
 const secret = z
   .string()
   .regex(/^whsec_[A-Za-z0-9+/]{22,172}={0,2}$/)
-  .describe('What deliveries are signed with; one is made unless it is given.')
+  .describe('The secret that signs deliveries; if it is left out, Posthorn creates one.')
 
 export const newSubscriber = named(
   'NewSubscriber',
@@ -120,7 +128,7 @@ export const newSubscriber = named(
     via: z
       .enum(['pull', 'webhook'])
       .default('webhook')
-      .describe('`webhook` needs a url; `pull` needs a name, by which it is pulled from.'),
+      .describe('`webhook` needs a `url`; `pull` needs a `name`, which workers pull by.'),
     secret: secret.optional(),
     is_active: z.boolean().optional(),
   }),
@@ -129,14 +137,16 @@ export const subscriberChange = named(
   'SubscriberChange',
   z.strictObject({
     ...z.object(subscriberFields).partial().shape,
-    name: subscriberFields.name.optional().describe('As it is: a name cannot be changed.'),
+    name: subscriberFields.name.optional().describe('The present name: a name cannot be changed.'),
     headers: headersOf(z.string().max(4096).nullable())
       .optional()
-      .describe('Added to those there are, or instead of those of the same name; null takes one away.'),
+      .describe('Adds these headers, or replaces those of the same name; null removes a header.'),
     is_active: z
       .boolean()
       .optional()
-      .describe('`false` pauses it, `true` resumes a paused one; one that is suspended stays so.'),
+      .describe(
+        '`false` pauses the subscription, `true` resumes it if it is paused; a suspended subscription stays suspended.',
+      ),
   }),
 )
 const subscriberShape = {
@@ -148,7 +158,7 @@ const subscriberShape = {
   filter: z.record(z.string(), z.unknown()).nullable(),
   ordering_key: z.string().nullable(),
   status: z.string(),
-  is_active: z.boolean().describe('False only while it is paused.'),
+  is_active: z.boolean().describe('False only while the subscription is paused.'),
   on_exhausted: z.enum(['skip', 'block']),
   retry_backoff_seconds: z.array(z.number()).nullable(),
   retry_delay_seconds: z.number().nullable(),
@@ -163,7 +173,9 @@ const subscriberShape = {
   headers: z
     .record(z.string(), z.string())
     .optional()
-    .describe('`[hidden]` stands for a value that is not shown; written back it leaves the value as it is.'),
+    .describe(
+      'The headers sent with every delivery. `[hidden]` stands for a value that is not shown; sent back, it leaves the value unchanged.',
+    ),
   public_headers: z.array(z.string()).optional(),
   format: z.enum(formats).optional(),
   timeout_ms: z.int().nullable().optional(),
@@ -174,17 +186,26 @@ const subscriberShape = {
       unreachable_in_a_row: z.int(),
       suspended_at: time.nullable(),
       next_probe_at: time.nullable(),
-      concurrency: z.int().nullable().describe('While it recovers: how many at once by now.'),
+      concurrency: z
+        .int()
+        .nullable()
+        .describe('While the endpoint recovers: how many requests at once it gets; null otherwise.'),
       last_error: z.string().nullable(),
       last_error_at: time.nullable(),
     })
     .optional()
-    .describe('How sending to it is going. `open`: as usual.'),
+    .describe('How sending to the endpoint is going.'),
 }
 export const subscriber = named('Subscriber', z.object(subscriberShape))
 export const createdSubscriber = named(
   'CreatedSubscriber',
-  z.object({ ...subscriberShape, secret: z.string().optional().describe('Of a webhook, shown this once.') }),
+  z.object({
+    ...subscriberShape,
+    secret: z
+      .string()
+      .optional()
+      .describe('For webhooks: the secret that signs deliveries. It is not shown again.'),
+  }),
 )
 export const subscribers = named('Subscribers', z.object({ subscribers: z.array(subscriber), ...pageFields }))
 
@@ -195,7 +216,7 @@ export const rotation = z.strictObject({
     .min(0)
     .max(2_592_000)
     .default(86_400)
-    .describe('For how long deliveries are signed with the old ones as well.'),
+    .describe('For how long deliveries are also signed with the old secrets, in seconds.'),
 })
 export const rotated = named('RotatedSecret', z.object({ id: z.uuid(), secret: z.string() }))
 export const testResult = named(

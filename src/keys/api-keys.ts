@@ -15,7 +15,7 @@ import { recordAction } from './admin-log.ts'
 
 export type KeyState = 'active' | 'expired' | 'revoked'
 
-/** A key as lists show it: nothing in it lets anybody in. */
+/** A key as lists show it: without its secret. */
 export interface ApiKey extends KeyDefinition {
   readonly id: string
   readonly state: KeyState
@@ -23,16 +23,16 @@ export interface ApiKey extends KeyDefinition {
   readonly createdBy: string
   readonly revokedAt: Date | null
   readonly revokedBy: string | null
-  /** To within ten seconds. */
+  /** Accurate to ten seconds. */
   readonly lastUsedAt: Date | null
 }
 
 export interface CreatedKey extends ApiKey {
-  /** The key itself. This is the only time anybody sees it. */
+  /** The key itself. Nobody can read it again. */
   readonly text: string
 }
 
-/** What it takes to judge a call. */
+/** What the check of a call needs. */
 export interface StoredKey {
   readonly id: string
   readonly name: string
@@ -42,7 +42,7 @@ export interface StoredKey {
   readonly state: KeyState
 }
 
-/** Who does it, and from where: for the admin log. */
+/** Who acts, and from where: for the admin log. */
 export interface ActedBy {
   readonly actor: string
   readonly remote?: string | null
@@ -59,21 +59,20 @@ export async function createKey(db: Database, request: KeyOptions & ActedBy): Pr
     if (created.length === 0) throw badOption('expiresAt', 'in the future', expiresAt)
     const details = { name, scopes, rate_per_second: ratePerSecond, expires_at: expiry }
     await recordAction(db, { actor, action: 'key.create', target: id, details, remote }, tx)
-    const [row] = await tx.run<KeyRow>(readStatement(db), [id])
-    return { ...fromRow(row as KeyRow), text }
+    const { rows } = await tx.query<ApiKey>(readStatement(db).text, [id])
+    return { ...(rows[0] as ApiKey), text }
   })
 }
 
-/** For good, on every node within five seconds. Revoking again changes nothing. */
+/** Revokes a key for good, on every node within five seconds. A second call changes nothing. */
 export async function revokeKey(db: Database, request: { readonly id: string } & ActedBy): Promise<ApiKey> {
   const { id, actor, remote = null } = request
   const unknown = new PosthornError('NOT_FOUND', { what: 'API key', id: toDetail(id) })
   if (!isKeyId(id)) throw unknown
   return db.transaction(async (tx) => {
     const revoked = await tx.run(revokeStatement(db), [id, actor])
-    const [row] = await tx.run<KeyRow>(readStatement(db), [id])
-    if (row === undefined) throw unknown
-    const key = fromRow(row)
+    const [key] = (await tx.query<ApiKey>(readStatement(db).text, [id])).rows
+    if (key === undefined) throw unknown
     if (revoked.length > 0) {
       const details = { name: key.name }
       await recordAction(db, { actor, action: 'key.revoke', target: id, details, remote }, tx)
@@ -82,37 +81,33 @@ export async function revokeKey(db: Database, request: { readonly id: string } &
   })
 }
 
-/** The newest first, those out of force included. */
+/** All keys, newest first, with those that are expired or revoked. */
 export async function listKeys(db: Database): Promise<ApiKey[]> {
-  return (await db.run<KeyRow>(listStatement(db), [keysMax])).map(fromRow)
+  return (await db.query<ApiKey>(listStatement(db).text, [keysMax])).rows
 }
 
-/** Those of the ids that exist, whether in force or not. */
+/** The keys with these ids, with those that are expired or revoked. */
 export async function findKeys(db: Database, ids: readonly string[]): Promise<Map<string, StoredKey>> {
-  const rows = await db.run<StoredRow>(findStatement(db), [ids])
-  return new Map(
-    rows.map(([id, name, hash, scopes, ratePerSecond, state]) => [
-      id,
-      { id, name, hash, scopes, ratePerSecond, state },
-    ]),
-  )
+  const { rows } = await db.query<StoredKey>(findStatement(db).text, [ids])
+  return new Map(rows.map((key) => [key.id, key]))
 }
 
-/** Whether there has ever been a key: a server whose last key was revoked is closed, not open. */
+/** Whether there has ever been a key: a server whose last key was revoked stays closed. */
 export async function anyKeys(db: Database): Promise<boolean> {
   const [row] = await db.run<[exists: boolean]>(anyStatement(db), [])
   return (row as [boolean])[0]
 }
 
-/** Says that these keys were used just now. A crash may forget it. */
+/** Notes that these keys were used just now. A crash may lose the note. */
 export async function touchKeys(db: Database, ids: readonly string[]): Promise<void> {
   await db.once(touchStatement(db), [ids], { durable: false })
 }
 
 const keysMax = 10_000
 
-const columns = `k.id, k.name, k.scopes, k.rate_per_second, k.expires_at, k.state, k.created_at, k.created_by,
-    k.revoked_at, k.revoked_by, k.last_used_at`
+const columns = `k.id, k.name, k.scopes, k.rate_per_second as "ratePerSecond", k.expires_at as "expiresAt", k.state,
+    k.created_at as "createdAt", k.created_by as "createdBy", k.revoked_at as "revokedAt", k.revoked_by as "revokedBy",
+    k.last_used_at as "lastUsedAt"`
 
 const createStatement = defineStatement(
   'create_key',
@@ -142,14 +137,14 @@ const listStatement = defineStatement(
 
 const findStatement = defineStatement(
   'find_keys',
-  `select k.id, k.name, k.hash, k.scopes, k.rate_per_second, k.state
+  `select k.id, k.name, k.hash, k.scopes, k.rate_per_second as "ratePerSecond", k.state
   from __schema__.api_key_states k
   where k.id = any($1::text[])`,
 )
 
 const anyStatement = defineStatement('any_keys', 'select exists (select from __schema__.api_keys)')
 
-/** Locked in one order, so that two nodes that saw the same keys do not lock each other out. */
+/** Locks keys in one order, so that two nodes that saw the same keys cannot deadlock. */
 const touchStatement = defineStatement(
   'touch_keys',
   `with used as materialized (
@@ -164,44 +159,3 @@ const touchStatement = defineStatement(
   from used u
   where k.id = u.id`,
 )
-
-type StoredRow = [
-  id: string,
-  name: string,
-  hash: Buffer,
-  scopes: Scope[],
-  ratePerSecond: number | null,
-  state: KeyState,
-]
-
-type KeyRow = [
-  id: string,
-  name: string,
-  scopes: Scope[],
-  ratePerSecond: number | null,
-  expiresAt: Date | null,
-  state: KeyState,
-  createdAt: Date,
-  createdBy: string,
-  revokedAt: Date | null,
-  revokedBy: string | null,
-  lastUsedAt: Date | null,
-]
-
-function fromRow(row: KeyRow): ApiKey {
-  const [id, name, scopes, ratePerSecond, expiresAt, state, createdAt, createdBy, ...ending] = row
-  const [revokedAt, revokedBy, lastUsedAt] = ending
-  return {
-    id,
-    name,
-    scopes,
-    ratePerSecond,
-    expiresAt,
-    state,
-    createdAt,
-    createdBy,
-    revokedAt,
-    revokedBy,
-    lastUsedAt,
-  }
-}

@@ -1,37 +1,29 @@
 import { Batcher } from '../core/batcher.ts'
 import type { Database } from '../db/database.ts'
-import { hashSecret, type KeyParts, matches, parseKey, type Scope } from '../domain/api-key.ts'
+import { hashSecret, type KeyHolder, type KeyParts, matches, parseKey } from '../domain/api-key.ts'
+import { badOption } from '../domain/bad-value.ts'
 import { integer } from '../domain/subscription.ts'
 import { PosthornError } from '../errors.ts'
 import { anyKeys, findKeys, type StoredKey, touchKeys } from './api-keys.ts'
 
-/** Who calls, and what it may do. */
-export interface KeyHolder {
-  /** `admin` for the one from the environment. */
-  readonly id: string
-  readonly name: string
-  readonly scopes: readonly Scope[]
-  readonly ratePerSecond: number | null
-}
-
 export interface KeyRingParts {
   readonly db: Database
-  /** POSTHORN_ADMIN_KEY: a key that needs no row, to make the first ones with. */
+  /** POSTHORN_ADMIN_KEY: a key that is not in the database, to create the first keys with. */
   readonly adminKey: string | undefined
-  /** How old what is remembered of a key may be. Default 2,000. */
+  /** How long a key read from the database may be used. Default 2,000. */
   readonly freshMs?: number
   readonly now?: () => number
   readonly trouble?: (error: unknown, doing: string) => void
 }
 
-/** What the database said of a key, and when it was asked. */
+/** A key as the database had it, and when it was asked. */
 interface Reading {
   readonly askedAt: number
   readonly key: StoredKey | undefined
 }
 
 const keysMax = 10_000
-/** What `revoked` means on every node: an answer that took longer is no answer. */
+/** A revoked key must stop working within this time on every node, so a read that took longer does not count. */
 const revokedWithinMs = 5_000
 const writeMs = 10_000
 const adminHolder: KeyHolder = Object.freeze({
@@ -42,9 +34,9 @@ const adminHolder: KeyHolder = Object.freeze({
 })
 
 /**
- * Judges the key of every call, and asks the database about each key at most once in `freshMs`: so a revocation
- * counts everywhere within that time, without anybody being told. Keys that are looked up at the same time travel in
- * one statement, known or not, so that a flood of made-up ones is a few statements too.
+ * Checks the API key of every call. It asks the database about each key at most once in `freshMs`, so a revocation takes effect
+ * everywhere within that time without a notification. Keys that are looked up at the same time share one statement, so that
+ * a flood of invented keys costs only a few statements.
  */
 export class KeyRing {
   readonly #db: Database
@@ -54,10 +46,10 @@ export class KeyRing {
   readonly #adminDigest: Buffer | undefined
   readonly #reads: Batcher<string, Reading>
   readonly #reading = new Map<string, Promise<Reading>>()
-  /** Apart, so that made-up ids cannot push out those in use. */
+  /** Known and unknown ids are kept apart, so that invented ids cannot push out keys in use. */
   readonly #known = new Map<string, Reading>()
   readonly #unknown = new Map<string, Reading>()
-  /** Once there was a key, there always was one. */
+  /** True once a key has existed; it never becomes false again. */
   #closed = false
   #openAskedAt = Number.NEGATIVE_INFINITY
   #asking: Promise<void> | undefined
@@ -76,8 +68,8 @@ export class KeyRing {
   }
 
   /**
-   * Takes the header `Authorization`. `open`: there has never been a key, so nobody can have one. A key that is
-   * revoked or expired is `wrong`. Throws when the database cannot say.
+   * Checks the header `Authorization`. `open`: no key has ever existed, so nobody needs one. A key that is
+   * revoked or expired is `wrong`. Throws if the database cannot be asked.
    */
   async check(authorization: string | undefined): Promise<KeyHolder | 'missing' | 'wrong' | 'open'> {
     if (this.#adminDigest === undefined && (await this.#isOpen())) return 'open'
@@ -89,7 +81,7 @@ export class KeyRing {
     return parts === undefined ? 'wrong' : this.#checkKey(parts)
   }
 
-  /** Writes down which keys were used lately. Checks still work, but leave no trace any more. Twice is safe. */
+  /** Stores which keys were used lately. Later checks still work, but store nothing. May be called twice. */
   async stop(): Promise<void> {
     this.#stopped = true
     clearTimeout(this.#timer)
@@ -155,7 +147,7 @@ export class KeyRing {
     })
   }
 
-  /** More keys than these in one interval are not noted: it is a hint, and each of them costs memory. */
+  /** Notes at most `keysMax` keys per interval: `lastUsedAt` is a hint, and each note costs memory. */
   #note(id: string): void {
     if (this.#used.size < keysMax) this.#used.add(id)
     this.#writeLater()
@@ -178,7 +170,7 @@ export class KeyRing {
       try {
         await touchKeys(this.#db, [...used])
       } catch (error) {
-        this.#trouble(error, 'writing down which keys were used')
+        this.#trouble(error, 'storing when API keys were used')
         for (const id of used) this.#note(id)
       }
     })
@@ -186,17 +178,14 @@ export class KeyRing {
   }
 }
 
-/** A header carries nothing else, and without a minimum somebody would use `admin`. The key itself is never told. */
+/** A header carries only these characters, and without a minimum somebody would use `admin`. The error never shows the key. */
 export function checkAdminKey(key: string): string {
   if (key.length >= 16 && key.length <= 1_000 && /^[!-~]([ -~]*[!-~])?$/.test(key)) return key
-  throw new PosthornError('BAD_OPTION', {
-    option: 'POSTHORN_ADMIN_KEY',
-    expected: '16 to 1000 printable ASCII characters',
-    value: `${key.length} characters`,
-  })
+  const expected = '16 to 1000 printable ASCII characters'
+  throw badOption('POSTHORN_ADMIN_KEY', expected, `${key.length} characters`)
 }
 
-/** The one that was read longest ago makes room. */
+/** Forgets the key that was read longest ago when there are too many. */
 function remember(readings: Map<string, Reading>, id: string, reading: Reading): void {
   readings.set(id, reading)
   if (readings.size <= keysMax) return

@@ -1,5 +1,5 @@
 import { type Database, defineStatement } from '../db/database.ts'
-import { type CallerTransaction, rowsOf } from '../domain/transaction.ts'
+import { type CallerTransaction, rowsOf } from '../domain/caller-transaction.ts'
 import type { MemoryDeliveryName } from './claim-memory.ts'
 
 /** Completes a delivery in the caller's transaction; false: it was completed before, or another process has the queue. */

@@ -8,8 +8,8 @@ import type {
   Want,
 } from '../consume/source.ts'
 import type { Core } from '../core/core.ts'
+import type { CallerTransaction } from '../domain/caller-transaction.ts'
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
-import type { CallerTransaction } from '../domain/transaction.ts'
 import { checkSnapshot, markNow } from '../engine/snapshot.ts'
 import type { Burial } from '../observe/hub-events.ts'
 import { observePickup } from '../observe/pickup.ts'

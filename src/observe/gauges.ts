@@ -1,5 +1,5 @@
 import type { Gauge } from 'prom-client'
-import type { Stats } from '../domain/stats.ts'
+import type { Stats } from '../domain/hub-stats.ts'
 import type { Metrics } from './metrics.ts'
 import { SharedReading } from './shared-reading.ts'
 

@@ -1,5 +1,5 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client'
-import { allOthers, toldApartMax } from '../domain/stats.ts'
+import { allOthers, toldApartMax } from '../domain/hub-stats.ts'
 import { AttemptTally } from './attempt-tally.ts'
 import { sumUp } from './derived-values.ts'
 

@@ -1,7 +1,7 @@
 import { readAtOnce } from '../core/reader.ts'
 import { numberArray } from '../db/array.ts'
 import type { Database } from '../db/database.ts'
-import { allOthers, type QueueStats, type Stats, toldApartMax } from '../domain/stats.ts'
+import { allOthers, type QueueStats, type Stats, toldApartMax } from '../domain/hub-stats.ts'
 import { tableSizes } from '../retention/storage-statements.ts'
 import { countWorkers } from '../workers/workers.ts'
 import { countExpiring } from './expiring.ts'

@@ -1,5 +1,5 @@
 import { hostname } from 'node:os'
-import { keepAuditMsMin, keepMsMax } from '../domain/retention.ts'
+import { keepAuditMsMin, keepMsMax } from '../domain/retention-times.ts'
 import { webhookTimeoutMsDefault, webhookTimeoutMsRange } from '../domain/subscription.ts'
 import * as checks from './checks.ts'
 import type { PosthornOptions } from './posthorn-options.ts'

@@ -2,29 +2,29 @@ import { numberArray, textArray } from '../db/array.ts'
 import { type Database, defineStatement } from '../db/database.ts'
 import type { LeaseToken } from '../domain/lease-token.ts'
 
-/** A delivery that somebody says to hold, by the token of the lease or by the worker's name. */
+/** A worker's claim to hold a delivery: by the token of the lease, or by the worker's name. */
 export type LeaseClaim = { readonly eventId: number } & (
   | { readonly token: LeaseToken }
   | { readonly workerId: string }
 )
 
-/** A delivery under a lease that still counts: in force, or ended with nobody else having leased since. */
+/** A lease that still counts: it is in force, or it has ended and nobody else has leased the delivery since. */
 export interface FoundLease {
   readonly runId: number
   readonly token: number
   readonly subscription: number
-  /** Before this attempt. */
+  /** Failures before this attempt. */
   readonly failures: number
   /** The event's own limit, if it has one. */
   readonly maxFailures: number | null
   readonly inForce: boolean
   readonly type: string | null
   readonly orderingKey: string | null
-  /** Who holds it. */
+  /** The worker that holds the lease. */
   readonly workerId: string | null
 }
 
-/** For each claim, in order, every lease it can mean: none if it is lost or settled. */
+/** For each claim, in order, every lease that it can mean; none if the lease is lost or settled. */
 export async function findLeases(db: Database, claims: readonly LeaseClaim[]): Promise<FoundLease[][]> {
   const found: FoundLease[][] = claims.map(() => [])
   const byToken = claims.flatMap((claim, place) => ('token' in claim ? [{ place, ...claim }] : []))
@@ -64,14 +64,14 @@ export async function findLeases(db: Database, claims: readonly LeaseClaim[]): P
 
 const plans = { durable: false, indexPlans: true, hashJoins: true } as const
 
-/** A reclaim has counted the failure that the worker now reports, so it is taken off again. */
+/** A reclaim has already counted the failure that the worker reports now, so that failure is subtracted. */
 const leaseColumns = `g.place, r.id, r.token, r.subscription,
     case when r.event_ids[1] = g.event_id then r.failures else 0 end
       - case when r.state <> 'leased' and g.event_id = any(r.begun) then 1 else 0 end,
     r.max_failures, r.state = 'leased', e.type, e.ordering_key,
     (select w.name from __schema__.workers w where w.no = r.worker)`
 
-/** The run as it was leased, or what a reclaim has made of it: a run of its own that still has the token. */
+/** Finds the run as it was leased, or the run of one delivery that a reclaim has made of it, which still has the token. */
 const findByToken = defineStatement(
   'find_leases_by_token',
   `with given as materialized (
@@ -99,7 +99,7 @@ const findByToken = defineStatement(
   where r.id = any(array(select h.run_id from held h)) and e.id = any($2)`,
 )
 
-/** What the worker holds; where it holds nothing of the event, what was taken back from it and nobody has leased. */
+/** Finds what the worker holds; if it holds nothing of the event, what a reclaim took from it and nobody has leased since. */
 const findByWorker = defineStatement(
   'find_leases_by_worker',
   `with given as materialized (

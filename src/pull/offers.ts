@@ -1,17 +1,17 @@
 import { numberArray, textArray } from '../db/array.ts'
 import { type Database, defineStatement } from '../db/database.ts'
 
-/** What somebody waits for: deliveries of a subscription, or only those with a tag. */
+/** What long polls wait for: deliveries of a subscription, or only those with a tag. */
 export interface Wish {
   readonly subscription: number
   readonly tag: string | null
-  /** Whether a delivery will do whose last worker vanished. */
+  /** Whether deliveries whose last worker vanished count. */
   readonly suspects: boolean
-  /** It is enough to know of this many. */
+  /** Counting stops here. */
   readonly deliveriesMax: number
 }
 
-/** How many deliveries are ready for each wish, up to its bound: one statement for everybody who waits. */
+/** Counts the ready deliveries for each wish, up to its bound: one statement for all long polls. */
 export async function countOffers(db: Database, wishes: readonly Wish[]): Promise<number[]> {
   const rows = await db.run<[place: number, deliveries: number]>(countStatement(db), [
     numberArray(wishes.map((wish) => wish.subscription)),
@@ -24,7 +24,7 @@ export async function countOffers(db: Database, wishes: readonly Wish[]): Promis
   return offers
 }
 
-/** A lane gives one delivery at a time, whatever waits in it. */
+/** A lane counts as one delivery, since it gives one at a time. */
 const countStatement = defineStatement(
   'count_offers',
   `select g.place::int, coalesce(sum(case when o.ordering_key is null then cardinality(o.event_ids) else 1 end), 0)::int

@@ -1,23 +1,24 @@
 import { portionsOf } from '../core/portions.ts'
 import type { Database } from '../db/database.ts'
+import { badOption } from '../domain/bad-value.ts'
+import { describeError } from '../domain/describe-error.ts'
 import { checkEventId } from '../domain/id.ts'
 import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import { type PolledLease, PolledLeases } from '../domain/polled-leases.ts'
-import { describeError } from '../domain/settlement.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
 import { integer } from '../domain/subscription.ts'
 import { checkTagFilter } from '../domain/tags.ts'
-import { toDetail, toReason } from '../domain/text.ts'
+import { toReason } from '../domain/text.ts'
 import type { Admitter } from '../engine/admit.ts'
 import { type LeaseTokens, newToken } from '../engine/lease-tokens.ts'
-import { type SettleRequest, settle } from '../engine/settle.ts'
+import { type SettleRequest, settle, settleRequest } from '../engine/settle.ts'
 import { type LateAnswer, settleLate } from '../engine/settle-late.ts'
 import { PosthornError } from '../errors.ts'
 import type { Burial } from '../observe/hub-events.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { observePickup } from '../observe/pickup.ts'
 import type { SubscriptionCache } from '../subscriptions/subscription-cache.ts'
-import { completionOf, poll } from './poll.ts'
+import { leaseOldest } from './lease-oldest.ts'
 import type { RecentSettlements } from './recent-settlements.ts'
 
 export interface PollingParts {
@@ -40,13 +41,13 @@ export interface PollOptions {
   readonly leaseMs?: number
 }
 
-/** Leases that one statement hands back at a stop. */
+/** How many leases one statement hands back at a stop. */
 const handBackMax = 1_000
 
 const pollNames: NamesOf<PollOptions> = { subscription: true, tags: true, leaseMs: true }
 
 export interface FinalizeOptions {
-  /** Through which subscription it was polled; needed only where it is held through several. */
+  /** The subscription that the event was polled from; needed only if the event is held through several. */
   readonly subscription?: string
 }
 
@@ -74,10 +75,10 @@ export interface PollingApi {
   finalize(eventId: number, errors?: readonly unknown[], options?: FinalizeOptions): Promise<void>
 }
 
-/** The simplest way to consume: poll one event, and end it by its id. */
+/** `hub.poll` and `hub.finalize`: the simplest way to consume, one event at a time, each ended by its id. */
 export class Polling implements PollingApi {
   readonly #parts: PollingParts
-  /** What `poll` has leased in this hub and `finalize` will settle. */
+  /** Events that this hub has polled, for `finalize` to settle. */
   readonly #polled = new PolledLeases<Polled>()
   readonly #underWay = new Set<Promise<unknown>>()
   #stopped = false
@@ -86,15 +87,14 @@ export class Polling implements PollingApi {
     this.#parts = parts
   }
 
-  /** Leases the oldest event that waits, or null. This hub remembers the lease for `finalize`. */
   async poll(options?: PollOptions): Promise<StoredEvent | null> {
     if (this.#stopped) throw new PosthornError('STOPPED')
     const event = await this.#untilOver(this.#poll(options))
-    // A stop that came meanwhile has handed it back.
+    // A stop that came meanwhile has handed the event back.
     return this.#stopped ? null : event
   }
 
-  /** Lets the calls under way end, then hands back, uncounted, what was polled and not finalized. */
+  /** Waits for the calls under way, then hands back what was polled and not finalized, without counting a failure. */
   async stop(): Promise<void> {
     this.#stopped = true
     await Promise.allSettled(this.#underWay)
@@ -120,29 +120,28 @@ export class Polling implements PollingApi {
       token: newToken(),
       worker: await this.#parts.worker(),
       tokens: this.#parts.tokens,
-      ...({ eventsMax: 1, runsMax: 1, begins: 'granted', suspects: true } as const),
-    }
-    const [run] = await poll(this.#parts.db, this.#parts.admitter, request)
+      deliveriesMax: 1,
+      runsMax: 1,
+      begins: 'granted',
+      suspects: true,
+    } as const
+    const [run] = await leaseOldest(this.#parts.db, this.#parts.admitter, request)
     const delivery = run?.deliveries[0]
     if (run === undefined || delivery === undefined) return null
     observePickup(this.#parts.metrics, run, request.leaseMs)
-    const { event } = delivery
+    const { event, failures } = delivery
+    const lease = { runId: run.id, token: run.token, eventId: event.id, failures }
     this.#polled.remember({
       eventId: event.id,
       subscription: subscription.name,
       subscriptionNo: subscription.no,
       type: event.type,
       stopsLane: subscription.onExhausted === 'block' ? event.orderingKey : null,
-      request: completionOf(delivery),
+      request: settleRequest(lease, { kind: 'complete' }),
     })
     return event
   }
 
-  /**
-   * Ends what `poll` leased: completed, or with errors for good, as a dead letter. Doing it twice is doing it
-   * once, and what this hub has not polled is left alone. Throws LEASE_LOST when the lease went to another, was buried, or ended otherwise; AMBIGUOUS_LEASE when
-   * the event is held through several subscriptions and none is named.
-   */
   finalize(eventId: number, errors?: readonly unknown[], options?: FinalizeOptions): Promise<void> {
     return this.#untilOver(this.#finalize(eventId, errors, options))
   }
@@ -155,8 +154,7 @@ export class Polling implements PollingApi {
     checkOptions(options, { subscription: true }, 'finalize')
     checkEventId(eventId)
     if (!Array.isArray(errors)) {
-      const expected = 'a list of errors, empty if there was none'
-      throw new PosthornError('BAD_OPTION', { option: 'errors', expected, value: toDetail(errors) })
+      throw badOption('errors', 'a list of errors, empty if there was none', errors)
     }
     const polled = this.#polled.find(eventId, options.subscription)
     if (polled === undefined) return
@@ -176,7 +174,7 @@ export class Polling implements PollingApi {
     if (rejected === undefined) recent.remember([request])
     const answer =
       rejected === undefined ? 'settled' : await settleLate(db, { subscription: subscriptionNo, request })
-    // A call beside this one may have been told first.
+    // Another call for the same event may have finished first.
     if (polled.ended !== undefined || answer === 'settled otherwise') return answer
     this.#polled.end(polled, answer === 'lost' ? 'lost' : ending.settlement)
     if (polled.ended !== 'lost') this.#count(polled)
@@ -184,7 +182,7 @@ export class Polling implements PollingApi {
     return answer
   }
 
-  /** A stop waits for what is under way. */
+  /** Counts the call as under way, so that a stop waits for it. */
   async #untilOver<Answer>(call: Promise<Answer>): Promise<Answer> {
     this.#underWay.add(call)
     try {

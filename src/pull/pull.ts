@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Signals } from '../core/signals.ts'
+import { badField } from '../domain/bad-value.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
 import { formatLeaseToken } from '../domain/lease-token.ts'
 import { isLimited, type Subscription } from '../domain/subscription.ts'
@@ -10,10 +11,10 @@ import { releaseUnheard } from '../engine/release.ts'
 import { PosthornError } from '../errors.ts'
 import type { SubscriptionCache } from '../subscriptions/subscription-cache.ts'
 import { type FoundLease, findLeases, type LeaseClaim } from './find-leases.ts'
-import { ambiguousError, lostErrors } from './lease-errors.ts'
-import { poll } from './poll.ts'
+import { leaseOldest } from './lease-oldest.ts'
+import { ambiguousError, lostErrors } from './lost-leases.ts'
+import { type PullSettled, PullSettler, type Reply, type Report } from './pull-settler.ts'
 import type { RecentSettlements } from './recent-settlements.ts'
-import { type PullSettled, PullSettler, type Reply, type Report } from './remote-settler.ts'
 import { type Started, start } from './start.ts'
 import { type Arrival, WaitingRoom, type WaitingRoomOptions } from './waiting-room.ts'
 import { WorkerNames } from './worker-names.ts'
@@ -29,17 +30,17 @@ export interface PullParts extends WaitingRoomOptions {
 
 export interface PullRequest {
   readonly subscription: string
-  /** Any of these; null: whatever their tags. */
+  /** Only deliveries with any of these tags; null: with any tags or none. */
   readonly tags: readonly string[] | null
   readonly workerId: string
   readonly limit: number
-  /** Null: the subscription's. */
+  /** Null: as the subscription says. */
   readonly leaseMs: number | null
   readonly waitMs: number
-  /** `'reported'`: the worker says later what it has begun, so that a crash is charged to that alone. */
+  /** `'reported'`: the worker reports what it has begun, so that a crash counts as a failure of that alone. */
   readonly begins: 'granted' | 'reported'
   readonly suspects: boolean
-  /** Aborted when nobody waits for the answer any more. */
+  /** Aborted when nobody waits for the answer. */
   readonly signal: AbortSignal
 }
 
@@ -49,9 +50,9 @@ export interface Pulled {
 }
 
 export interface RenewRequest {
-  /** Null: the subscription's. */
+  /** Null: as the subscription says. */
   readonly leaseMs: number | null
-  /** What runs now under this lease; null: as before. */
+  /** The ids of the events that run now under this lease; null: unchanged. */
   readonly begun: readonly number[] | null
 }
 
@@ -59,33 +60,33 @@ export interface Renewed {
   readonly token: string
   readonly workerId: string | null
   readonly leasedUntil: Date
-  /** What an operator has cancelled of all that the worker holds through this subscription. */
+  /** The ids of cancelled events among all that the worker holds through this subscription. */
   readonly cancelled: readonly number[]
-  /** Its queue is paused: what has not begun is to be handed back. */
+  /** The queue is paused: the worker must hand back what has not begun. */
   readonly isHeld: boolean
 }
 
-/** What one answer holds at most, by the sizes seen lately. */
+/** The most characters of payloads in one answer, estimated from payloads seen lately. */
 const answerCharsMax = 16 * 2 ** 20
 
-/** How long to wait for a lease that its own settlement holds locked. */
+/** How often, and how long each time, a heartbeat waits while a settlement has the lease locked. */
 const lockedPauseMs = 50
 const lockedTurnsMax = 20
 
-/** How often, and how long each time, to wait for a database that is away before what was leased is handed back. */
+/** How often, and how long each time, to wait for a database that is away before leases can be handed back. */
 const awayTriesMax = 1200
 const awayPauseMs = 500
 
-/** Leases for workers that share nothing with this process but a connection. */
+/** Leases for workers in other processes: lease, renew, begin, settle, hand back. The HTTP routes call nothing else. */
 export class Pull {
   readonly #parts: PullParts
   readonly #room: WaitingRoom
   readonly #workers: WorkerNames
   readonly #settler: PullSettler
   readonly #stopping = new AbortController()
-  /** How many deliveries a run has held lately, by subscription: how many runs to look at. */
+  /** The average number of deliveries in a run, by subscription: it says how many runs to lease. */
   readonly #deliveriesPerRun = new Map<number, number>()
-  /** How long payloads have been lately, by subscription: they may have a megabyte each. */
+  /** The average length of payloads, by subscription: it says how many fit into an answer. */
   readonly #chars = new Map<number, number>()
 
   constructor(parts: PullParts) {
@@ -112,51 +113,48 @@ export class Pull {
     this.#room.start()
   }
 
-  /** Whoever waits goes home empty-handed. */
+  /** Long polls that wait get an empty answer. */
   async stop(): Promise<void> {
     this.#stopping.abort()
     await this.#room.stop()
   }
 
-  /** How many long polls wait. */
+  /** The number of waiting long polls. */
   get waiting(): number {
     return this.#room.size
   }
 
-  /** Events were published in this process. */
+  /** Wakes long polls for events that this process has published. */
   published(arrivals: readonly Arrival[]): void {
     this.#room.published(arrivals)
   }
 
-  /** Something may have happened elsewhere. */
+  /** Looks for waiting long polls, since deliveries may have become ready elsewhere. */
   look(): void {
     this.#room.look()
   }
 
-  /** Says of all workers heard of lately that they live; those who wait do. */
+  /** Stores a sign of life for all workers heard of lately, and for those whose long polls wait. */
   async tellWorkers(): Promise<void> {
     for (const name of this.#room.workerIds) this.#workers.hear(name)
     await this.#workers.tell()
   }
 
-  /** Each report is answered by itself; `records` says whether successes are answered with their record too. */
+  /** Settles attempts; each report gets its own reply. With `records: 'failures'` a success gets no record. */
   settle(reports: readonly Report[], options: { records: 'all' | 'failures' }): Promise<Reply[]> {
     return this.#settler.settle(reports, options)
   }
 
-  /** What waits, oldest first, at most one delivery per lane. Waits for it if asked to, without a connection. */
+  /** Leases the oldest waiting deliveries, at most one per lane. With `waitMs` the call waits without a connection. */
   async lease(request: PullRequest): Promise<Pulled> {
     const { subscriptions } = this.#parts
     const { tags, workerId, suspects, signal, waitMs } = request
     const subscription = await subscriptions.named(request.subscription)
     if (subscription.via !== 'pull') {
-      throw new PosthornError('BAD_FIELD', {
-        field: 'subscription',
-        expected: 'a pull subscription',
-        value: `${subscription.name}, whose events go to a ${subscription.via}`,
-      })
+      const value = `${subscription.name}, whose events go to a ${subscription.via}`
+      throw badField('subscription', 'a pull subscription', value)
     }
-    // Asked for anew each time: a limit may have been set while it waited.
+    // The subscription is read again each time, since it may have changed while the call waited.
     const lease = async () => this.#leaseOnce(await subscriptions.named(request.subscription), request)
     const limited = isLimited(subscription)
     const waiting = { subscription: subscription.no, tags, workerId, suspects, limited, signal }
@@ -167,8 +165,8 @@ export class Pull {
   }
 
   /**
-   * Hands back leases whose answer did not arrive, as if they had never been given. A lease that its worker has renewed
-   * or begun since stays. While the database is away the call tries again for ten minutes: most leases have ended by then.
+   * Hands back leases whose answer did not reach the worker, as if they had never been given. A lease that the worker has
+   * renewed or begun since then stays. While the database is away, the call tries for ten minutes: most leases end by then.
    */
   async handBack(runs: readonly Pick<LeasedRun, 'id' | 'token'>[]): Promise<void> {
     if (runs.length === 0) return
@@ -186,7 +184,7 @@ export class Pull {
     this.#room.look()
   }
 
-  /** Renews everything that is leased under the same token. */
+  /** Renews everything that was leased with the same token. */
   async renew(claim: LeaseClaim, { leaseMs, begun }: RenewRequest): Promise<Renewed> {
     for (let turn = 0; ; turn++) {
       const lease = await this.#held(claim)
@@ -206,7 +204,7 @@ export class Pull {
     }
   }
 
-  /** Notes that an attempt has begun; doing it twice is doing it once. */
+  /** Notes that an attempt has begun. A second call changes nothing. */
   async begin(claim: LeaseClaim): Promise<Started> {
     const { runId, token, subscription } = await this.#held(claim)
     const started = await start(this.#parts.db, { runId, token, eventId: claim.eventId })
@@ -214,7 +212,7 @@ export class Pull {
     return started
   }
 
-  /** The one lease in force that a claim can mean. Who asks for it lives. */
+  /** The one lease in force that a claim can mean. The claim is also a sign of life of its worker. */
   async #held(claim: LeaseClaim): Promise<FoundLease> {
     const { db } = this.#parts
     const [found = []] = await findLeases(db, [claim])
@@ -238,21 +236,21 @@ export class Pull {
     if (signal.aborted) return []
     const worker = await this.#workers.numberOf(workerId)
     const terms = { subscription, tags, begins, leaseMs, worker, tokens }
-    const take = (bounds: { eventsMax: number; runsMax: number; suspects: boolean }) =>
-      poll(db, admitter, { ...terms, token: newToken(), ...bounds })
+    const take = (bounds: { deliveriesMax: number; runsMax: number; suspects: boolean }) =>
+      leaseOldest(db, admitter, { ...terms, token: newToken(), ...bounds })
     const perRun = this.#deliveriesPerRun.get(subscription.no) ?? 1
-    const eventsMax = Math.min(limit, Math.ceil(answerCharsMax / (this.#chars.get(subscription.no) ?? 1)))
-    const runsMax = Math.min(eventsMax, Math.ceil(eventsMax / perRun) + 1)
-    const runs = await take({ eventsMax, runsMax, suspects })
+    const deliveriesMax = Math.min(limit, Math.ceil(answerCharsMax / (this.#chars.get(subscription.no) ?? 1)))
+    const runsMax = Math.min(deliveriesMax, Math.ceil(deliveriesMax / perRun) + 1)
+    const runs = await take({ deliveriesMax, runsMax, suspects })
     this.#learn(subscription.no, runs)
-    const left = eventsMax - countDeliveries(runs)
-    // Runs that are shorter than those before them: there may be more. But a suspect is handed out alone.
+    const left = deliveriesMax - countDeliveries(runs)
+    // The runs were shorter than average, so there may be more. But a suspect run is leased alone.
     if (left > 0 && runs.length === runsMax && !runs.some((run) => run.suspect)) {
       try {
-        runs.push(...(await take({ eventsMax: left, runsMax: left, suspects: false })))
+        runs.push(...(await take({ deliveriesMax: left, runsMax: left, suspects: false })))
       } catch (error) {
-        // What is leased already must reach its worker.
-        trouble(error, 'leasing more')
+        // What is already leased must still reach the worker.
+        trouble(error, 'leasing more deliveries for a worker')
       }
     }
     for (const run of runs) leased(run, leaseMs)

@@ -4,10 +4,10 @@ import type { Database } from '../db/database.ts'
 import { type SettleRequest, settle } from '../engine/settle.ts'
 import type { Logger } from '../observe/log.ts'
 
-/** How far behind an asynchronous standby may be; most leases have ended by then. */
+/** An asynchronous standby may lag this far behind; most leases have ended by then. */
 const keptMs = 30_000
 const keptMax = 10_000
-/** Settlements that one statement repeats. */
+/** How many settlements one statement repeats. */
 const repeatMax = 1_000
 
 export interface RecentSettlementsOptions {
@@ -23,8 +23,8 @@ interface Kept {
 }
 
 /**
- * Settlements that workers elsewhere, and callers of `finalize`, were told of lately. A server that takes over after a failover
- * may lack them: there the lease is still in force, and its worker, which is done with it, will never come back for it.
+ * Remembers the settlements of the last seconds, and repeats them after a failover. The new server may lack them: there the
+ * lease is still in force, and its worker, which has finished the delivery, would never settle it again.
  */
 export class RecentSettlements {
   readonly #options: RecentSettlementsOptions
@@ -42,7 +42,7 @@ export class RecentSettlements {
     if (this.#kept.length >= 2 * keptMax) this.#kept = this.#kept.slice(-keptMax)
   }
 
-  /** The database answers again after a connection was lost: what its server lacks is settled once more. */
+  /** Repeats what the server may lack, once the database answers again after a lost connection. */
   reconnected(): void {
     this.#repeating = this.#repeating.then(() => this.#repeat())
   }
@@ -51,7 +51,7 @@ export class RecentSettlements {
     await this.#repeating
   }
 
-  /** What the server has already, or has given to another worker since, is refused by its token. */
+  /** The token refuses settlements that the server already has, or whose delivery another worker has leased since. */
   async #repeat(): Promise<void> {
     const { db, log, signals, trouble } = this.#options
     const now = performance.now()
@@ -63,7 +63,7 @@ export class RecentSettlements {
         count += portion.length - (await settle(db, portion)).length
       }
     } catch (error) {
-      // If the database is away once more, the next connection repeats it.
+      // If the database is away again, the next connection repeats them.
       trouble(error, 'repeating settlements that a failover may have lost')
     }
     if (count === 0) return

@@ -1,9 +1,9 @@
 import { numberArray, textArray } from '../db/array.ts'
 import { type Database, defineStatement } from '../db/database.ts'
 
-/** What the audit says of one attempt that a worker has settled. */
+/** The audit record of an attempt that a worker has settled. */
 export interface SettlementRecord {
-  /** Of the log entry. */
+  /** The id of the log entry. */
   readonly id: number
   readonly eventId: number
   readonly subscription: number
@@ -25,7 +25,7 @@ export interface SettledLease {
   readonly token: number
 }
 
-/** The records of these attempts, in order; undefined where the worker has settled nothing under that lease. */
+/** The records of these attempts, in order; undefined if the worker has settled nothing under the lease. */
 export async function readSettlements(
   db: Database,
   leases: readonly SettledLease[],
@@ -40,7 +40,7 @@ export async function readSettlements(
   return records
 }
 
-/** The lease that each worker last held on an event, if it has ended; what became of it is for others to say. */
+/** The lease that each worker held last on an event, if that lease has ended. */
 export async function lastLeasesOf(
   db: Database,
   claims: readonly { readonly eventId: number; readonly workerId: string }[],
@@ -57,7 +57,7 @@ export async function lastLeasesOf(
   return leases
 }
 
-/** What a reclaim or an operator wrote of the attempt is not the worker's word. */
+/** Leaves out records that a reclaim or an operator wrote, since the worker did not settle those attempts. */
 const readStatement = defineStatement(
   'read_settlements',
   `select g.place::int, __schema__.log_id(a.finished_at, a.event_id, a.subscription, 2), a.event_id, a.subscription, w.name,

@@ -1,5 +1,7 @@
 import { type Database, defineStatement } from '../db/database.ts'
 
+/** Notes the start of an attempt. */
+
 export interface StartRequest {
   readonly runId: number
   readonly token: number
@@ -7,22 +9,21 @@ export interface StartRequest {
 }
 
 export interface Started {
-  /** Of the log entry. */
+  /** The id of the log entry. */
   readonly id: number
   readonly workerId: string | null
   readonly startedAt: Date
 }
 
-/** Notes that a worker has begun an attempt; a second call finds the first. Undefined: its lease is lost. */
+/** Notes that a worker has begun an attempt. A second call finds the first note. Undefined: the lease is lost. */
 export async function start(db: Database, request: StartRequest): Promise<Started | undefined> {
   const { runId, token, eventId } = request
   return db.transaction(async (tx) => {
     const [held] = await tx.run<[subscription: number]>(startStatement(db), [runId, token, eventId])
     if (held === undefined) return undefined
-    // A statement of its own: the one before does not see a start that was noted meanwhile.
-    const [row] = await tx.run<StartedRow>(readStatement(db), [eventId, held[0], token])
-    const [id, workerId, startedAt] = row as StartedRow
-    return { id, workerId, startedAt }
+    // A second statement, since the first does not see a start that another call has noted meanwhile.
+    const { rows } = await tx.query<Started>(readStatement(db).text, [eventId, held[0], token])
+    return rows[0] as Started
   })
 }
 
@@ -51,10 +52,9 @@ const startStatement = defineStatement(
 
 const readStatement = defineStatement(
   'read_start',
-  `select __schema__.log_id(t.started_at, t.event_id, t.subscription, 1), w.name, t.started_at
+  `select __schema__.log_id(t.started_at, t.event_id, t.subscription, 1) as id, w.name as "workerId",
+    t.started_at as "startedAt"
   from __schema__.starts t
   left join __schema__.workers w on w.no = t.worker
   where t.event_id = $1 and t.subscription = $2 and t.token = $3`,
 )
-
-type StartedRow = [id: number, workerId: string | null, startedAt: Date]

@@ -1,19 +1,20 @@
-/** Somebody who waits for deliveries. */
+/** What a long poll waits for. */
 export interface Waiting {
   readonly subscription: number
-  /** Any of these; null: whatever their tags. */
+  /** Only deliveries with any of these tags; null: with any tags or none. */
   readonly tags: readonly string[] | null
   readonly workerId: string
-  /** Whether a delivery will do whose last worker vanished. */
+  /** Whether deliveries whose last worker vanished count. */
   readonly suspects: boolean
-  /** The subscription has a limit, so that what waits there may not be for anybody now. */
+  /** The subscription has a limit, so that a ready delivery may have to wait. */
   readonly limited: boolean
   readonly signal: AbortSignal
 }
 
+/** One long poll in the waiting room: it sleeps until there may be something for it. */
 export class Guest {
   readonly waiting: Waiting
-  #told = false
+  #mustLook = false
   #resume: ((why: 'look' | 'over') => void) | undefined
 
   constructor(waiting: Waiting) {
@@ -24,9 +25,9 @@ export class Guest {
     return this.#resume !== undefined
   }
 
-  /** There may be something that it has not looked for yet. */
-  get isTold(): boolean {
-    return this.#told
+  /** There may be deliveries that the guest has not looked for yet. */
+  get mustLook(): boolean {
+    return this.#mustLook
   }
 
   wants(subscription: number, tags: readonly string[] | null): boolean {
@@ -35,20 +36,20 @@ export class Guest {
     return waiting.tags === null || (tags?.some((tag) => waiting.tags?.includes(tag)) ?? false)
   }
 
-  /** Looks now, and so for all that it was told of. */
+  /** Called when the guest looks now. */
   look(): void {
-    this.#told = false
+    this.#mustLook = false
   }
 
   wake(why: 'look' | 'over'): void {
-    this.#told ||= why === 'look'
+    this.#mustLook ||= why === 'look'
     this.#resume?.(why)
   }
 
   sleep(ms: number): Promise<'look' | 'over'> {
     const { signal } = this.waiting
     if (signal.aborted) return Promise.resolve('over')
-    if (this.#told) return Promise.resolve('look')
+    if (this.#mustLook) return Promise.resolve('look')
     return new Promise((resolve) => {
       const over = () => this.#resume?.('over')
       const timer = setTimeout(over, ms)

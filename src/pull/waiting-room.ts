@@ -14,24 +14,24 @@ export interface WaitingRoomOptions {
   readonly trouble: (error: unknown, doing: string) => void
 }
 
-/** An event as it was published, and the subscriptions it is owed to. */
+/** A published event: its tags, and the subscriptions that it goes to. */
 export interface Arrival {
   readonly tags: readonly string[] | null
   readonly owed: readonly number[]
 }
 
 const lookEveryMs = 1_000
-/** Between two looks, and for lanes that are freed together. */
+/** The pause before a second look: several lanes often become free together. */
 const pauseMs = 20
 
 /**
- * Where long polls wait without a connection to the database each. A publish in this process wakes one of those
- * it fits. Whatever else there may be (other processes, retries that are due, freed lanes) is looked for once for
- * all of them: at a notification, and every second.
+ * Long polls wait here, without a database connection. A publish of this process wakes one guest that wants the event. For
+ * everything else (events of other processes, due retries, free lanes) one statement looks on behalf of all guests: at a
+ * notification, and every second.
  */
 export class WaitingRoom {
   readonly #options: WaitingRoomOptions
-  /** In the order in which they came. */
+  /** In the order of their arrival. */
   readonly #guests = new Set<Guest>()
   readonly #loop: Loop
   #looking: Promise<void> | undefined
@@ -42,7 +42,7 @@ export class WaitingRoom {
   constructor(options: WaitingRoomOptions) {
     this.#options = options
     this.#loop = new Loop({
-      name: 'looking for those who wait',
+      name: 'looking for deliveries for long polls',
       everyMs: lookEveryMs,
       trouble: options.trouble,
       step: () => this.#lookIfWorthwhile(),
@@ -53,7 +53,7 @@ export class WaitingRoom {
     return [...this.#guests].map((guest) => guest.waiting.workerId)
   }
 
-  /** How many have looked and found nothing. */
+  /** The number of guests that have looked and found nothing. */
   get size(): number {
     let asleep = 0
     for (const guest of this.#guests) if (guest.isAsleep) asleep++
@@ -64,7 +64,7 @@ export class WaitingRoom {
     this.#loop.start()
   }
 
-  /** Everybody goes home empty-handed. */
+  /** All guests get an empty answer. */
   async stop(): Promise<void> {
     this.#closed = true
     clearTimeout(this.#soon)
@@ -74,8 +74,8 @@ export class WaitingRoom {
   }
 
   /**
-   * Calls `lease` until it gives something, whenever there may be something, for as long as `waitMs`. Gives what
-   * `lease` gave last.
+   * Calls `lease` whenever there may be something, until it leases something or `waitMs` is over. Returns the last result of
+   * `lease`.
    */
   async until<Leased>(
     lease: () => Promise<readonly Leased[]>,
@@ -84,14 +84,14 @@ export class WaitingRoom {
   ): Promise<readonly Leased[]> {
     const guest = new Guest(waiting)
     const endsAt = performance.now() + waitMs
-    // From here on, so that nothing published while it looks is missed.
+    // Added before the first look, so that nothing published during the look is missed.
     this.#guests.add(guest)
     try {
       for (let look = 1; ; look++) {
         if (waiting.signal.aborted) return []
         guest.look()
         const leased = await (look === 1 ? lease() : this.#patiently(lease))
-        // Where there is a limit they are woken one by one: the next one as soon as one has found something.
+        // Guests of a limited subscription are woken one by one: each that finds something wakes the next.
         if (leased.length > 0 && waiting.limited) this.lookSoon()
         const remainingMs = endsAt - performance.now()
         if (leased.length > 0 || remainingMs <= 0 || this.#closed) return leased
@@ -99,37 +99,37 @@ export class WaitingRoom {
       }
     } finally {
       this.#guests.delete(guest)
-      // It was told of something that it has not looked for: that is for another.
-      if (guest.isTold) this.look()
+      // What woke this guest is now for another guest.
+      if (guest.mustLook) this.look()
     }
   }
 
-  /** Whoever waits anyway outlives a database that is away for a while: it is looked again every second. */
+  /** A guest that waits anyway outlasts a database that is away for a while: it looks again every second. */
   async #patiently<Leased>(lease: () => Promise<readonly Leased[]>): Promise<readonly Leased[]> {
     try {
       return await lease()
     } catch (error) {
       if (!(error instanceof PosthornError) || error.status < 503) throw error
-      this.#options.trouble(error, 'leasing for those who wait')
+      this.#options.trouble(error, 'leasing for a long poll')
       return []
     }
   }
 
-  /** Wakes one guest for each delivery that fits, those who came first first. */
+  /** Wakes one guest for each delivery, those that have waited longest first. */
   published(arrivals: readonly Arrival[]): void {
     if (this.#guests.size === 0) return
     for (const { subscription, tags, deliveries } of alike(arrivals))
       this.#wakeSome(subscription, tags, deliveries)
   }
 
-  /** There may be more than there was. */
+  /** Looks now, since there may be more deliveries. */
   look(): void {
     if (this.#guests.size === 0 || this.#closed) return
     if (this.#looking === undefined) void this.#lookOnce()
     else this.#lookAgain = true
   }
 
-  /** The same, in a moment: a lane is free, and others soon. */
+  /** Looks in a moment: a lane is free, and others may follow. */
   lookSoon(): void {
     if (this.#guests.size === 0 || this.#closed) return
     this.#soon ??= setTimeout(() => {
@@ -138,7 +138,7 @@ export class WaitingRoom {
     }, pauseMs)
   }
 
-  /** Those who sleep first; then those who are about to look and may have missed it. */
+  /** Wakes guests that sleep; then guests that are looking now and may have missed the delivery. */
   #wakeSome(subscription: number, tags: readonly string[] | null, deliveries: number): void {
     let left = deliveries
     const awake: Guest[] = []
@@ -148,7 +148,7 @@ export class WaitingRoom {
       if (guest.isAsleep) {
         guest.wake('look')
         left--
-      } else if (!guest.isTold) awake.push(guest)
+      } else if (!guest.mustLook) awake.push(guest)
     }
     for (const guest of awake.slice(0, left)) guest.wake('look')
   }
@@ -174,7 +174,7 @@ export class WaitingRoom {
     try {
       if (!(await this.#offer())) await this.#admitAndOffer()
     } catch (error) {
-      this.#options.trouble(error, 'looking for those who wait')
+      this.#options.trouble(error, 'looking for deliveries for long polls')
     }
   }
 
@@ -183,7 +183,7 @@ export class WaitingRoom {
     return moved > 0 && this.#offer()
   }
 
-  /** Wakes as many as there is something for. */
+  /** Wakes as many guests as there are ready deliveries. */
   async #offer(): Promise<boolean> {
     const sleepers = [...this.#guests].filter((guest) => guest.isAsleep)
     const wishes = wishesOf(sleepers)
@@ -211,7 +211,7 @@ interface Alike {
   deliveries: number
 }
 
-/** Most events of a call are of a few kinds: the guests are gone through once for each kind, not for each event. */
+/** Groups arrivals by subscription and tags, so that the guests are searched once per group, not once per event. */
 function alike(arrivals: readonly Arrival[]): Iterable<Alike> {
   const kinds = new Map<string, Alike>()
   for (const { tags, owed } of arrivals) {

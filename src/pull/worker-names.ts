@@ -3,7 +3,7 @@ import { registerWorker, touchWorkers } from '../workers/workers.ts'
 
 const namesMax = 10_000
 
-/** The numbers of pull workers by their names, and which of them have been heard of since the last time it was told. */
+/** The numbers of pull workers by their names, and the workers heard of since the last sign of life was stored. */
 export class WorkerNames {
   readonly #db: Database
   readonly #numbers = new Map<string, number>()
@@ -26,7 +26,7 @@ export class WorkerNames {
     return number
   }
 
-  /** The server may be another one, which never heard of some. */
+  /** Forgets all numbers: after a failover, the new server may not know some of the workers. */
   forget(): void {
     this.#numbers.clear()
   }
@@ -35,7 +35,7 @@ export class WorkerNames {
     if (this.#heard.size < namesMax) this.#heard.add(name)
   }
 
-  /** Says of everybody heard of that they live: one statement for all. */
+  /** Stores a sign of life for all workers heard of: one statement for all. */
   async tell(): Promise<void> {
     if (this.#heard.size === 0) return
     const names = [...this.#heard]

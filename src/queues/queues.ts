@@ -1,7 +1,7 @@
 import type { Paging } from '../core/paging.ts'
 import type { Database } from '../db/database.ts'
 import { checkOptions } from '../domain/known-names.ts'
-import { defineQueue, type QueueOptions, queueOptions } from '../domain/queue.ts'
+import { defineQueue, type QueueOptions, queueOptions } from '../domain/queue-config.ts'
 import { PosthornError } from '../errors.ts'
 import type { Memory } from '../memory/memory.ts'
 import type { SubscriptionCache } from '../subscriptions/subscription-cache.ts'

@@ -1,6 +1,6 @@
 import { numberArray } from '../db/array.ts'
 import type { Database } from '../db/database.ts'
-import type { RetentionConfig } from '../domain/retention.ts'
+import type { RetentionConfig } from '../domain/retention-times.ts'
 import { listEventTypes } from '../events/event-type.ts'
 import { countRemovals } from './audit-statements.ts'
 import { countFinished } from './event-statements.ts'

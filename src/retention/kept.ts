@@ -1,5 +1,5 @@
 import type { Database } from '../db/database.ts'
-import { keepIdempotencyKeysMs, keepRecordsMs, type RetentionConfig } from '../domain/retention.ts'
+import { keepIdempotencyKeysMs, keepRecordsMs, type RetentionConfig } from '../domain/retention-times.ts'
 import type { EventType } from '../events/event-type.ts'
 import { archiver } from './archive.ts'
 import { pruneAudit } from './prune-audit.ts'

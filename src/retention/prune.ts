@@ -1,5 +1,5 @@
 import type { Database } from '../db/database.ts'
-import type { RetentionConfig } from '../domain/retention.ts'
+import type { RetentionConfig } from '../domain/retention-times.ts'
 import { listEventTypes } from '../events/event-type.ts'
 import { type Kept, whatIsKept } from './kept.ts'
 import { restartWalk } from './prune-statements.ts'

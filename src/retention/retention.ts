@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { checkOptions, type NamesOf } from '../domain/known-names.ts'
-import { keepAuditMsMin, keepMsMax, type RetentionConfig } from '../domain/retention.ts'
+import { keepAuditMsMin, keepMsMax, type RetentionConfig } from '../domain/retention-times.ts'
 import { integer } from '../domain/subscription.ts'
 import { readReason } from '../domain/text.ts'
 import { listEventTypes } from '../events/event-type.ts'

@@ -1,4 +1,4 @@
-import { memoryQueueDefaults, type QueueConfig } from '../domain/queue.ts'
+import { memoryQueueDefaults, type QueueConfig } from '../domain/queue-config.ts'
 import type { Subscription } from '../domain/subscription.ts'
 
 /** A row of the view `subscription_rows` as a subscription: a memory queue always has a bound. */

@@ -2,9 +2,9 @@ import { describe, expect, test } from 'vitest'
 import { readKeysAction } from '../../src/cli/keys.ts'
 import type { PostgresDatabase } from '../../src/db/postgres.ts'
 import { newKey, parseKey } from '../../src/domain/api-key.ts'
-import { listActions } from '../../src/keys/admin-log.ts'
 import { anyKeys, listKeys, touchKeys } from '../../src/keys/api-keys.ts'
 import { KeyRing } from '../../src/keys/key-ring.ts'
+import { listActions } from '../support/admin-log.ts'
 import { only, useEngines } from '../support/engine.ts'
 
 const openEngine = useEngines('cli_keys', { schemas: 'emptied' })

@@ -141,7 +141,7 @@ test('a port that is taken is named, with another one', async () => {
   await close()
   expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
   expect(stderr).toBe(
-    `PORT_IN_USE: Something else listens on port ${port} of 127.0.0.1 already: stop it, or set PORT=${port + 1}.\n`,
+    `PORT_IN_USE: Another process already listens on port ${port} of 127.0.0.1: stop it, or set PORT=${port + 1}.\n`,
   )
 })
 

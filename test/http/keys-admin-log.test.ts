@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { apiRoutes } from '../../src/http/routes/index.ts'
-import { listActions } from '../../src/keys/admin-log.ts'
 import { createKey } from '../../src/keys/api-keys.ts'
+import { listActions } from '../support/admin-log.ts'
 import { type TestServer, useServers } from '../support/http.ts'
 
 /** Who changed what: one row for each call that manages, none for those that publish, consume or read. */
@@ -196,7 +196,7 @@ async function stock(server: TestServer, headers: Record<string, string>): Promi
 }
 
 const withKey = (text: string) => ({ authorization: `Bearer ${text}` })
-const lastId = async ({ db }: TestServer) => (await listActions(db, { limit: 1 }))[0]?.id ?? 0
+const lastId = async ({ db }: TestServer) => (await listActions(db))[0]?.id ?? 0
 
 async function since({ db }: TestServer, id: number) {
   return (await listActions(db)).filter((row) => row.id > id)

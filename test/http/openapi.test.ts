@@ -3,11 +3,13 @@ import { Validator } from '@seriousme/openapi-schema-validator'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import { errorCodes } from '../../src/errors.ts'
+import { docsPage } from '../../src/http/docs/docs-page.ts'
 import type { Content, Operation } from '../../src/http/docs/document.ts'
 import { words } from '../../src/http/docs/examples.ts'
+import { fieldMeanings } from '../../src/http/docs/field-meanings.ts'
+import type { JsonSchema } from '../../src/http/docs/json-schemas.ts'
 import { docsMarkdown } from '../../src/http/docs/markdown.ts'
 import { openApiDocument } from '../../src/http/docs/openapi.ts'
-import { docsPage } from '../../src/http/docs/page.ts'
 import { defineRoute, type Route } from '../../src/http/route.ts'
 import { apiRoutes } from '../../src/http/routes/index.ts'
 import { problem } from '../../src/http/schemas.ts'
@@ -65,6 +67,32 @@ describe('the OpenAPI document', () => {
     expect(Object.fromEntries(named)).toEqual(Object.fromEntries(read))
   })
 
+  test('says of every field, parameter, answer and header what it means', () => {
+    const fields = Object.entries(document.components.schemas).flatMap(([name, schema]) =>
+      undescribed(schema, name),
+    )
+    const parameters = operations().flatMap(({ method, path, operation }) =>
+      (operation.parameters ?? [])
+        .filter(({ description = '' }) => description.length < 10)
+        .map(({ name }) => `${method} ${path}: ${name}`),
+    )
+    const answers = operations().flatMap(({ operation: { operationId, responses } }) =>
+      Object.entries(responses)
+        .filter(([, { description }]) => description.length < 7)
+        .map(([status]) => `${operationId} ${status}`),
+    )
+    expect([...fields, ...parameters, ...answers]).toEqual([])
+  })
+
+  test('has no meaning for a field that is nowhere to be found', () => {
+    const text = JSON.stringify(document)
+    const names = Object.keys(fieldMeanings).map((key) => key.replace(/^.*\./, ''))
+    expect(names.filter((name) => !text.includes(`"${name}"`))).toEqual([])
+    expect(
+      Object.entries(fieldMeanings).filter(([, meaning]) => !text.includes(JSON.stringify(meaning))),
+    ).toEqual([])
+  })
+
   test('says what a parameter may be, not only that it is text', () => {
     const { parameters = [] } = operationOf('subscribe')
     const byName = Object.fromEntries(parameters.map((one) => [one.name, one]))
@@ -75,7 +103,7 @@ describe('the OpenAPI document', () => {
     expect(byName.suspects).toMatchObject({ schema: { type: 'string', enum: ['true', 'false'] } })
     expect(byName.worker_id).toMatchObject({
       required: true,
-      description: expect.stringContaining('Who works'),
+      description: expect.stringContaining('The name of the worker'),
     })
   })
 
@@ -199,8 +227,9 @@ describe('the page', () => {
 
   test('shows what routes say as text, whatever it is', () => {
     const evil = '"><script>alert(`1`)</script>&\''
-    const route = defineRoute({
-      ...{ method: 'POST', path: '/<b>', name: evil, scope: 'read', summary: evil, description: evil },
+    const route = defineRoute('POST /<b>', evil, 'read', {
+      summary: evil,
+      description: evil,
       query: z.object({ [evil]: z.string().describe(evil) }),
       body: { kind: 'json', schema: z.object({ [evil]: z.enum([evil]) }), example: evil },
       responses: {
@@ -251,6 +280,17 @@ test('the table of scopes names every route under its scope', () => {
   }
   expect(rows).toHaveLength(5)
 })
+
+function undescribed(schema: JsonSchema, where: string): string[] {
+  const own = Object.entries((schema.properties ?? {}) as Record<string, JsonSchema>).flatMap(
+    ([name, field]) => [
+      ...((field.description ?? '').length < 10 ? [`${where}.${name}`] : []),
+      ...undescribed(field, `${where}.${name}`),
+    ],
+  )
+  const inner = [schema.items, ...(schema.anyOf ?? [])].filter((one) => typeof one === 'object')
+  return [...own, ...inner.flatMap((one) => undescribed(one as JsonSchema, where))]
+}
 
 function operations(): { method: string; path: string; operation: Operation }[] {
   return Object.entries(document.paths).flatMap(([path, byMethod]) =>

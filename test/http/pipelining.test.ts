@@ -99,7 +99,7 @@ test('a poll that the database has no time for is one line in the log, without a
   vi.spyOn(pulling.server.hub.pull, 'lease').mockRejectedValue(refusal)
   expect(await pulling.subscribe({ wait: 60 })).toMatchObject({ status: 503 })
   expect(lines.map((line) => JSON.parse(line))).toMatchObject([
-    { level: 40, msg: 'A request failed', code: 'database_unavailable', reason: refusal.message },
+    { level: 40, msg: 'Request failed', code: 'database_unavailable', reason: refusal.message },
   ])
   expect(lines.join()).not.toMatch(/stack|\n +at /)
 })

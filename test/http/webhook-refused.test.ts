@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { refuseOwnDoor } from '../../src/http/own-door.ts'
+import { refuseOwnAddress } from '../../src/http/own-address.ts'
 import { type TestServer, useServers } from '../support/http.ts'
 import { openDispatching } from '../webhooks/send/setup.ts'
 
@@ -140,7 +140,7 @@ test('the name that a caller has for the hub leads to its own door, with and wit
     ['hub.example', 'http://[::ffff:127.0.0.1]:8080/'],
   ]
   for (const [host, url] of refused) {
-    expect(() => refuseOwnDoor(url, from(host)), url).toThrow('somewhere else than here')
+    expect(() => refuseOwnAddress(url, from(host)), url).toThrow('the address of another server')
   }
   const others: [host: string, url: string][] = [
     ['hub.example', 'https://hub.example:8443/'],
@@ -150,7 +150,7 @@ test('the name that a caller has for the hub leads to its own door, with and wit
     ['hub.example', 'http://10.1.2.4:8080/'],
     ['not a host', 'https://hub.example/'],
   ]
-  for (const [host, url] of others) expect(() => refuseOwnDoor(url, from(host)), url).not.toThrow()
+  for (const [host, url] of others) expect(() => refuseOwnAddress(url, from(host)), url).not.toThrow()
 })
 
 test('headers that frame, sign or break a request are refused', async () => {

@@ -216,7 +216,7 @@ describe('an event that nobody but memory queues is owed', () => {
       code: 'QUEUE_ELSEWHERE',
     })
     // As the routes of HTTP do it, in any process.
-    const parsed = hub.publisher.publishParsed(parseEvent({ type: 't', payload: 1 }))
+    const parsed = hub.publisher.publishParsed(parseEvent({ type: 't', payload: 1 }), 'elsewhere')
     await expect(parsed).rejects.toMatchObject({ code: 'QUEUE_ELSEWHERE', status: 409 })
     const client = new pg.Client(hubs.connection)
     await client.connect()

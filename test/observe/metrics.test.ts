@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { metricsRoutes } from '../../src/http/routes/metrics.ts'
+import { healthRoutes } from '../../src/http/routes/health-routes.ts'
+import type { Hub } from '../../src/hub.ts'
 import { alertKinds } from '../../src/observe/alerts.ts'
 import { createMetrics, metricTable } from '../../src/observe/metrics.ts'
 import { observeRequests } from '../../src/observe/request-metrics.ts'
@@ -255,7 +256,9 @@ describe('without the database', () => {
 })
 
 test('the route answers with Prometheus text to those who may read', async () => {
-  const [route] = metricsRoutes(async () => 'up 1\n')
+  const hub = { scrape: async () => 'up 1\n' } as Hub
+  const routes = healthRoutes(hub, { isDraining: () => false, version: '' })
+  const route = routes.find(({ path }) => path === '/metrics')
   expect(route).toMatchObject({ method: 'GET', path: '/metrics', scope: 'read' })
   expect(await route?.handle({} as never)).toEqual({
     status: 200,

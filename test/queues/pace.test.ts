@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { expect, test } from 'vitest'
 import { Share } from '../../src/consume/share.ts'
-import { defineQueue } from '../../src/domain/queue.ts'
+import { defineQueue } from '../../src/domain/queue-config.ts'
 import { defineSubscription } from '../../src/domain/subscription.ts'
 import { useHubs } from '../support/hub.ts'
 

@@ -2,7 +2,7 @@ import { expect } from 'vitest'
 import type { LeasedRun } from '../../src/domain/delivery.ts'
 import type { Posthorn } from '../../src/posthorn.ts'
 import type { PullRequest } from '../../src/pull/pull.ts'
-import type { Report } from '../../src/pull/remote-settler.ts'
+import type { Report } from '../../src/pull/pull-settler.ts'
 
 /** Leases as a remote worker does. */
 export async function leaseRuns(

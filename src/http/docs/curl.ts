@@ -3,7 +3,7 @@ import type { Parameter, RequestBody } from './document.ts'
 
 const origin = 'http://localhost:8080'
 
-/** A call of the route that can be pasted into a shell. */
+/** A curl command for the route, to be pasted into a shell. */
 export function curlLine(
   { method, path, scope }: Route,
   parameters: readonly Parameter[],
@@ -29,7 +29,7 @@ function filledPath(path: string, parameters: readonly Parameter[]): string {
   })
 }
 
-/** What is required, and the first that there is a word for, so that the form of a query can be seen. */
+/** The required parameters, and the first one that has an example, to show the form of a query. */
 function queryOf(parameters: readonly Parameter[]): string {
   const known = parameters.filter((one) => one.in === 'query' && one.example !== undefined)
   const pairs = known

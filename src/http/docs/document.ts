@@ -1,4 +1,4 @@
-import type { JsonSchema } from './schemas.ts'
+import type { JsonSchema } from './json-schemas.ts'
 
 /** The parts of OpenAPI 3.1 that are used here. */
 export interface OpenApiDocument {

@@ -1,8 +1,8 @@
-import { type JsonSchema, type NamedSchemas, nameOf } from './schemas.ts'
+import { type JsonSchema, type NamedSchemas, nameOf } from './json-schemas.ts'
 
 /**
- * An example of what fits a schema, for routes that give none: made of the words below. The situation is the name of
- * the route, and the status of an answer.
+ * An example for a schema, made of the words below, for routes that give no example. The situation is the name of the route,
+ * for an answer followed by its status.
  */
 export function exampleOf(schema: JsonSchema, schemas: NamedSchemas, situation: string): unknown {
   return exampleAt(schema, { name: '', owners: [situation] }, schemas)
@@ -10,7 +10,7 @@ export function exampleOf(schema: JsonSchema, schemas: NamedSchemas, situation: 
 
 interface Spot {
   readonly name: string
-  /** The situation, and then the named schema that it is a field of. */
+  /** The situation, and the named schema that has the field. */
   readonly owners: readonly string[]
 }
 
@@ -30,7 +30,7 @@ function exampleAt(schema: JsonSchema, spot: Spot, schemas: NamedSchemas): unkno
   return scalarOf(schema)
 }
 
-/** The fields that must be there; where none must, those of which there is something to say. */
+/** The required fields; if there are none, those that have a word below. */
 function objectOf(
   schema: JsonSchema,
   owners: Spot['owners'],
@@ -52,7 +52,7 @@ function scalarOf({ type, format, minimum }: JsonSchema): unknown {
   return type === 'string' ? 'text' : null
 }
 
-/** What a field of this name may hold, if its type is the one that the word is for. */
+/** The word for a field of this name, if the field accepts its type. */
 export function wordFor(name: string, schema: JsonSchema, owners: readonly string[]): unknown {
   const keys = [...owners.map((owner) => `${owner}.${name}`), name]
   const key = keys.find((one) => Object.hasOwn(words, one))
@@ -75,7 +75,7 @@ function accepts(schema: JsonSchema, word: unknown): boolean {
 const uuid = '0198e2a4-7c1b-7d52-9a3e-5f0c6b8d1e27'
 const later = '2026-01-05T09:35:00.000Z'
 
-/** Of an event that is work, and waits. What differs is named with its situation, its schema or, below a path, its first part. */
+/** Example values by field name. A more particular value is named with its situation, its schema, or the first part of the path. */
 export const words: Readonly<Record<string, unknown>> = {
   id: 1001,
   event_id: 1001,

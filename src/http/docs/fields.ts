@@ -1,7 +1,7 @@
 import type { OpenApiDocument, Operation } from './document.ts'
-import { type JsonSchema, nameOf } from './schemas.ts'
+import { type JsonSchema, nameOf } from './json-schemas.ts'
 
-/** What the page and the reference are both written from. */
+/** The parts of the OpenAPI document as the page (docs-page.ts) and the reference (markdown.ts) show them. */
 
 export interface Call {
   readonly method: string
@@ -37,7 +37,7 @@ export function errorsOf({ responses }: Operation): { status: string; codes: str
   })
 }
 
-/** What an operation answers when all goes well, or in a form of its own. */
+/** The answers of an operation that are not errors. */
 export function answersOf({ responses }: Operation) {
   return Object.entries(responses).flatMap(([status, { description, headers = {}, content = {} }]) => {
     const own = Object.entries(content).filter(([, { examples }]) => examples === undefined)
@@ -53,10 +53,10 @@ export interface Field {
   readonly description: string
 }
 
-/** Words, and names of schemas that can be looked up. */
+/** Text, or the name of a schema to link to. */
 export type TypePart = string | { readonly ref: string }
 
-/** The fields of an object, those of objects inside it named `outer.inner` and `list[].inner`. */
+/** The fields of an object; fields of inner objects are named `outer.inner` and `list[].inner`. */
 export function fieldsOf(schema: JsonSchema, prefix = ''): Field[] {
   const required = schema.required ?? []
   return Object.entries((schema.properties ?? {}) as Record<string, JsonSchema>).flatMap(([name, field]) => {

@@ -1,4 +1,4 @@
-/** Text that is HTML already. Everything else is escaped on its way into a page. */
+/** Text that is already HTML. Everything else is escaped when it is put into a page. */
 export class Markup {
   readonly text: string
 
@@ -9,13 +9,13 @@ export class Markup {
 
 export type HtmlValue = string | number | Markup | readonly Markup[]
 
-/** A template whose values cannot add markup unless they are markup themselves. */
+/** A template that escapes its values, unless they are markup themselves. */
 export function html(parts: TemplateStringsArray, ...values: readonly HtmlValue[]): Markup {
   const texts = parts.map((part, place) => part + (place < values.length ? textOf(values[place]) : ''))
   return new Markup(texts.join(''))
 }
 
-/** Prose as routes write it: what is between backticks is code. */
+/** Text as routes write it: parts between backticks are code. */
 export function prose(text: string): Markup {
   const parts = text
     .split('`')

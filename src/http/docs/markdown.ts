@@ -9,19 +9,19 @@ import {
   type TypePart,
   typeOf,
 } from './fields.ts'
-import type { JsonSchema } from './schemas.ts'
+import type { JsonSchema } from './json-schemas.ts'
 
-/** The document as the page docs/reference/api.md. Without the version, which would be stale at every release. */
+/** The document as docs/reference/api.md, without the version, which would change with every release. */
 export function docsMarkdown(document: OpenApiDocument): string {
   const parts = [
     '# HTTP API',
-    'Written by `node scripts/api-reference.js` from the routes; a running server has the same at `/docs` and `/openapi.json`.',
+    '`node scripts/api-reference.js` writes this page from the routes. A running server has the same at `/docs` and `/openapi.json`.',
     document.info.description,
     ...groupsOf(document).flatMap(({ title, calls }) => [`## ${title}`, ...calls.flatMap(callParts)]),
     '## Schemas',
     ...Object.entries(document.components.schemas).flatMap(schemaParts),
     '## Errors',
-    'The codes are those of the [error table](errors.md) in lower case.',
+    'The codes are those of the [error table](errors.md), in lower case.',
   ]
   return `${parts.filter((part) => part !== '').join('\n\n')}\n`
 }
@@ -31,7 +31,7 @@ function callParts({ method, path, operation }: Call): string[] {
   const scope = operation['x-scope']
   return [
     `### ${method} ${path}`,
-    `${summary}. ${scope === null ? 'Open to everybody.' : `Scope \`${scope}\`.`}`,
+    `${summary}. ${scope === null ? 'Needs no API key.' : `Scope \`${scope}\`.`}`,
     description,
     ...(parameters.length === 0 ? [] : [fieldTable('parameter', parameters.map(parameterField))]),
     ...(requestBody === undefined ? [] : [bodyWords(requestBody)]),
@@ -100,7 +100,7 @@ function typeWords(parts: readonly TypePart[]): string {
     .join('')
 }
 
-/** Patterns have signs that mean something in Markdown. */
+/** Patterns have characters that Markdown would interpret. */
 function plain(words: string): string {
   return words.replace(/(?<=^string like )(.+)$/, '`$1`')
 }

@@ -2,15 +2,15 @@ import type { Route, RouteResponse } from '../route.ts'
 import { problem } from '../schemas.ts'
 import { curlLine } from './curl.ts'
 import type { Contents, OpenApiDocument, Operation, RequestBody, Response } from './document.ts'
-import { errorExamples, errorResponses, errorWords } from './errors.ts'
+import { errorExamples, errorResponses, errorWords } from './error-answers.ts'
 import { exampleOf } from './examples.ts'
-import { parametersOf } from './parameters.ts'
-import { NamedSchemas } from './schemas.ts'
+import { NamedSchemas } from './json-schemas.ts'
+import { parametersOf } from './route-parameters.ts'
 
-/** OpenAPI 3.1, from nothing but the routes and their schemas. */
+/** The OpenAPI 3.1 document, made only of the routes and their schemas. */
 export function openApiDocument(routes: readonly Route[], { version }: { version: string }): OpenApiDocument {
   const schemas = new NamedSchemas()
-  // Bodies first: a schema that is both sent and answered is written as it may be sent.
+  // Bodies come first: a schema used both for requests and for answers is written as requests may have it.
   const bodies = new Map(routes.map((route) => [route, requestBodyOf(route, schemas)]))
   schemas.write(problem, 'output')
   const paths: Record<string, Record<string, Operation>> = {}
@@ -36,14 +36,14 @@ export function openApiDocument(routes: readonly Route[], { version }: { version
 
 const description =
   'A durable event hub on PostgreSQL: publish once, deliver at least once, in order per key. ' +
-  'Bodies are JSON in UTF-8, times are ISO 8601 in UTC, whole numbers are below 2^53, and texts outside of payloads hold neither NUL nor lone surrogates. Every answer has an `X-Request-Id`: the one that was sent, or a new one. ' +
-  'Errors are problems as in RFC 9457, with a stable `code` from the error table. `HEAD` is answered like `GET`, without the body.'
+  'Bodies are JSON in UTF-8, times are ISO 8601 in UTC, whole numbers are below 2^53, and texts outside payloads contain neither NUL nor lone surrogates. Every answer has an `X-Request-Id`: the one that the request had, or a new one. ' +
+  'Errors are problems as in RFC 9457, with a `code` from the error table that does not change between versions. `HEAD` is answered like `GET`, without the body.'
 
 const bearer = {
   type: 'http',
   scheme: 'bearer',
   description:
-    'An API key, as `Authorization: Bearer ph_…`. It needs the scope of the route; `admin` has all. While there are no keys, requests from the same machine need none.',
+    'An API key, as `Authorization: Bearer ph_…`. The key needs the scope of the route; the scope `admin` includes all others. While no API keys exist, requests from the same machine need none.',
 }
 
 function operationOf(route: Route, requestBody: RequestBody | undefined, schemas: NamedSchemas): Operation {
@@ -114,7 +114,7 @@ function contentOf(
   const type = contentType?.split(';', 1)[0] ?? 'application/json'
   if (schema === undefined) return { [type]: { ...(example !== undefined && { example }) } }
   const written = schemas.write(schema, 'output')
-  // What is made up from a schema looks like success.
+  // An example made from a schema looks like a success, so errors get none.
   const isMadeUp = example === undefined && type.endsWith('json') && status < '300'
   const shown = isMadeUp ? exampleOf(written, schemas, `${name} ${status}`) : example
   const others = Object.entries(otherContents).map(([other, its]) => [
@@ -127,7 +127,7 @@ function contentOf(
   }
 }
 
-/** A status may be both an answer of the route's own and an error. */
+/** A status may be both an answer of the route and an error. */
 function merge(
   responses: readonly (readonly [status: string, response: Response])[],
 ): Record<string, Response> {

@@ -1,31 +1,28 @@
 import type { Hub } from '../../hub.ts'
 import type { Route } from '../route.ts'
-import { deadLetterRoutes } from './dead-letters.ts'
-import { deliveryRoutes } from './deliveries.ts'
-import { docsRoutes } from './docs.ts'
-import { eventRoutes } from './events.ts'
-import { laneRoutes } from './lanes.ts'
-import { manageRoutes } from './manage.ts'
-import { metricsRoutes } from './metrics.ts'
-import { probeRoutes, type ServerState } from './probes.ts'
-import { publishRoutes } from './publish.ts'
-import { queueRoutes } from './queues.ts'
-import { replayRoutes } from './replays.ts'
-import { settleRoutes } from './settle.ts'
-import { storageRoutes } from './storage.ts'
-import { subscribeRoutes } from './subscribe.ts'
-import { subscriberRoutes } from './subscribers.ts'
+import { deadLetterRoutes } from './dead-letter-routes.ts'
+import { deliveryRoutes } from './delivery-routes.ts'
+import { docsRoutes } from './docs-routes.ts'
+import { eventActionRoutes } from './event-action-routes.ts'
+import { eventRoutes } from './event-routes.ts'
+import { healthRoutes, type ServerState } from './health-routes.ts'
+import { laneRoutes } from './lane-routes.ts'
+import { leaseRoutes } from './lease-routes.ts'
+import { publishRoutes } from './publish-routes.ts'
+import { queueRoutes } from './queue-routes.ts'
+import { replayRoutes } from './replay-routes.ts'
+import { settleRoutes } from './settle-routes.ts'
+import { storageRoutes } from './storage-routes.ts'
+import { subscriberRoutes } from './subscriber-routes.ts'
 
-export type { ServerState }
-
-/** Every route there is. */
+/** All routes of the HTTP API, in the order in which they are documented. */
 export function apiRoutes(hub: Hub, state: ServerState): Route[] {
   const routes: Route[] = [
     ...publishRoutes(hub),
-    ...subscribeRoutes(hub),
+    ...leaseRoutes(hub),
     ...settleRoutes(hub),
     ...eventRoutes(hub),
-    ...manageRoutes(hub),
+    ...eventActionRoutes(hub),
     ...subscriberRoutes(hub),
     ...replayRoutes(hub),
     ...laneRoutes(hub),
@@ -33,8 +30,7 @@ export function apiRoutes(hub: Hub, state: ServerState): Route[] {
     ...deliveryRoutes(hub),
     ...deadLetterRoutes(hub),
     ...storageRoutes(hub),
-    ...probeRoutes(hub, state),
-    ...metricsRoutes(() => hub.scrape()),
+    ...healthRoutes(hub, state),
     ...docsRoutes(() => routes, state),
   ]
   return routes

@@ -1,5 +1,5 @@
+import { checkTransaction, rowsOf } from '../../domain/caller-transaction.ts'
 import { checkOptions } from '../../domain/known-names.ts'
-import { checkTransaction, rowsOf } from '../../domain/transaction.ts'
 import { PosthornError } from '../../errors.ts'
 
 /** The receiver's own transaction: a `pg` client, or one made by an adapter of `posthorn/adapters`. */

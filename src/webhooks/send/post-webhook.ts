@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { StatusRules } from '../../domain/endpoint.ts'
-import type { ExchangeRecord } from '../../domain/exchange.ts'
+import type { ExchangeRecord } from '../../domain/exchange-record.ts'
 import { hideSecrets } from '../../domain/hidden-headers.ts'
 import { toReason, toStorable } from '../../domain/text.ts'
 import type { Cancellation } from './deadline.ts'

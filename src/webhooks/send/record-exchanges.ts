@@ -1,6 +1,6 @@
 import { numberArray, textArray } from '../../db/array.ts'
 import type { Database } from '../../db/database.ts'
-import type { ExchangeRecord } from '../../domain/exchange.ts'
+import type { ExchangeRecord } from '../../domain/exchange-record.ts'
 import * as statements from './webhook-statements.ts'
 
 /** The request of one attempt, and its response or failure. */

@@ -46,7 +46,7 @@ process.send('ready')
 function withErrors(log, tell) {
   const error = (details, message) => {
     const { err, ...rest } = details ?? {}
-    if (message === 'A request failed')
+    if (message === 'Request failed')
       tell('request failed', { ...rest, error: String(err?.stack ?? err).slice(0, 2_000), code: err?.code })
     log.error(details, message)
   }

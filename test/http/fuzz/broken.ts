@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import type { JsonSchema } from '../../../src/http/docs/schemas.ts'
+import type { JsonSchema } from '../../../src/http/docs/json-schemas.ts'
 import { hugeText, nastyText } from './texts.ts'
 import { Exact, fromMembers, isRecord, membersOf, type Tree, Twice, write } from './tree.ts'
 import type { Values } from './values.ts'

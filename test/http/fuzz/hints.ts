@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import type { JsonSchema } from '../../../src/http/docs/schemas.ts'
+import type { JsonSchema } from '../../../src/http/docs/json-schemas.ts'
 import { Exact, Slot, type SlotKind, type Tree } from './tree.ts'
 
 /**

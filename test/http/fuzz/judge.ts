@@ -1,7 +1,7 @@
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
 import type { OpenApiDocument, Parameter } from '../../../src/http/docs/document.ts'
-import type { JsonSchema } from '../../../src/http/docs/schemas.ts'
+import type { JsonSchema } from '../../../src/http/docs/json-schemas.ts'
 import { type Aim, type Sent, textOf } from './plan.ts'
 import { breaksProse, hasLooseTags } from './prose.ts'
 import { someIn, Twice } from './tree.ts'

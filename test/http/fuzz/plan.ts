@@ -1,5 +1,5 @@
 import type { OpenApiDocument, Operation, Parameter } from '../../../src/http/docs/document.ts'
-import type { JsonSchema } from '../../../src/http/docs/schemas.ts'
+import type { JsonSchema } from '../../../src/http/docs/json-schemas.ts'
 import { fill, type Slot, type Tree, write } from './tree.ts'
 
 /** A request before its slots are filled. */

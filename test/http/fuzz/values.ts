@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import type { OpenApiDocument } from '../../../src/http/docs/document.ts'
-import type { JsonSchema } from '../../../src/http/docs/schemas.ts'
+import type { JsonSchema } from '../../../src/http/docs/json-schemas.ts'
 import { hinted } from './hints.ts'
 import { plainText } from './texts.ts'
 import { fromMembers, type Tree } from './tree.ts'

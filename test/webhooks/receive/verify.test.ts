@@ -129,7 +129,7 @@ describe('time', () => {
 
   test('nobody without the secret is told how the clocks differ', () => {
     const message = refusal(`${body} `, vector, secret, at(sentSeconds + 9000))
-    expect(message).toBe('BAD_SIGNATURE This webhook is not signed as it should be: no signature matches.')
+    expect(message).toBe('BAD_SIGNATURE The signature of the webhook is not valid: no signature matches.')
   })
 
   test.each([Number.NaN, -1, Number.POSITIVE_INFINITY])(

@@ -1,0 +1,155 @@
+import { z } from 'zod'
+import { PosthornError } from '../../errors.ts'
+import type { DeliveryAttempt, DeliveryDetails, Hub, ListedDelivery } from '../../hub.ts'
+import * as schemas from '../delivery-schemas.ts'
+import { linkTo, pageResponse } from '../page-answer.ts'
+import { type Answer, type Call, defineRoute, emptyBody, type Route } from '../route.ts'
+import { recordAction } from './record-action.ts'
+
+const params = z.object({ id: z.uuid() })
+type ListCall = Call<unknown, z.output<typeof schemas.deliveryQuery>, unknown>
+
+/** Single deliveries: what became of each, and what operators do to it. */
+export function deliveryRoutes(hub: Hub): Route[] {
+  return [
+    defineRoute('GET /deliveries', 'listDeliveries', 'read', {
+      query: schemas.deliveryQuery,
+      summary: 'List deliveries',
+      description:
+        'By event, then by subscription. A call goes through at most 40,000 events, so a page may be short and still have a `next_cursor`.',
+      responses: {
+        200: pageResponse(schemas.deliveryList, 'A page of deliveries.'),
+      },
+      errors: ['BAD_OPTION', 'NOT_FOUND'],
+      handle: (call) => list(hub, call),
+    }),
+    defineRoute('GET /deliveries/{id}', 'getDelivery', 'read', {
+      params,
+      summary: 'Get a delivery with every attempt',
+      description:
+        'For webhooks each attempt has its request, response and timings. At most the newest 100 attempts are shown.',
+      responses: { 200: { description: 'The delivery.', schema: schemas.deliveryDetails } },
+      handle: ({ params }) => details(hub, params.id),
+    }),
+    defineRoute('POST /deliveries/{id}/retry', 'retryDelivery', 'manage', {
+      params,
+      summary: 'Retry a delivery now',
+      description:
+        'A delivery that waits for its next attempt is due at once, and its failures stay counted. A dead letter starts over with no failures counted.',
+      body: emptyBody,
+      responses: { 200: { description: 'The delivery as it is now.', schema: schemas.deliveryDetails } },
+      errors: ['NOT_RETRYABLE'],
+      handle: async ({ params, caller }) => {
+        await detailsOf(hub, params.id)
+        await recordAction(hub, caller, { action: 'delivery.retry', target: params.id })
+        await hub.deliveries.retry(params.id, caller.name)
+        hub.pull.look()
+        return details(hub, params.id)
+      },
+    }),
+    defineRoute('POST /deliveries/{id}/bury', 'buryDelivery', 'manage', {
+      params,
+      summary: 'Bury a waiting delivery: make it a dead letter',
+      description:
+        'If the delivery is the head of its lane, the lane goes on, or with `on_exhausted: "block"` stops. If it is behind the head, the lane is not affected.',
+      body: { kind: 'json', schema: schemas.buryBody, isOptional: true },
+      responses: { 200: { description: 'The delivery as it is now.', schema: schemas.deliveryDetails } },
+      errors: ['NOT_WAITING', 'STILL_MOVING'],
+      handle: async ({ params, body, caller }) => {
+        await detailsOf(hub, params.id)
+        await recordAction(hub, caller, { action: 'delivery.bury', target: params.id, details: body })
+        await hub.deliveries.bury(params.id, { reason: body.reason, by: caller.name })
+        hub.pull.look()
+        return details(hub, params.id)
+      },
+    }),
+  ]
+}
+
+async function list(hub: Hub, { query, request }: ListCall): Promise<Answer> {
+  const { event_id: eventId, subscriber, status, picked_before: pickedBefore } = query
+  const { limit = 20, offset = 0, order, cursor } = query
+  if (pickedBefore !== undefined && status !== undefined && status !== 'delivering') {
+    const expected = 'delivering with picked_before'
+    throw new PosthornError('BAD_FIELD', { field: 'status', expected, value: status })
+  }
+  const page = await hub.deliveries.list({
+    ...{ limit, offset },
+    ...(eventId !== undefined && { eventId }),
+    ...(subscriber !== undefined && { subscription: await hub.deliveries.subscriber(subscriber) }),
+    ...(status !== undefined && { status }),
+    ...(pickedBefore !== undefined && { pickedBefore }),
+    ...(order !== undefined && { order }),
+    ...(cursor !== undefined && { cursor }),
+  })
+  const { deliveries, total, totalIsEstimate, nextCursor } = page
+  return {
+    status: 200,
+    json: {
+      deliveries: deliveries.map(deliveryJson),
+      ...{ total, ...(totalIsEstimate && { total_is_estimate: true }), limit, offset },
+      ...(nextCursor !== null && { next_cursor: nextCursor }),
+    },
+    ...(nextCursor !== null && { headers: linkTo(request.url, nextCursor) }),
+  }
+}
+
+async function details(hub: Hub, id: string): Promise<Answer> {
+  const delivery = await detailsOf(hub, id)
+  const { lane, attemptList, isTruncated } = delivery
+  return {
+    status: 200,
+    json: {
+      ...deliveryJson(delivery),
+      lane: lane === null ? null : { ordering_key: lane.orderingKey, sequence: lane.sequence },
+      attempts: attemptList.map(attemptJson),
+      ...(isTruncated && { attempts_truncated: true }),
+    },
+  }
+}
+
+async function detailsOf(hub: Hub, id: string): Promise<DeliveryDetails> {
+  const delivery = await hub.deliveries.get(id)
+  if (delivery === undefined) throw new PosthornError('NOT_FOUND', { what: 'delivery', id })
+  return delivery
+}
+
+function deliveryJson(delivery: ListedDelivery): object {
+  return {
+    id: delivery.id,
+    event_id: delivery.eventId,
+    event_type: delivery.eventType,
+    subscriber_id: delivery.subscriptionId,
+    subscriber: delivery.name,
+    via: delivery.via,
+    status: delivery.status,
+    attempt_count: delivery.attempts,
+    failures: delivery.failures,
+    next_try_at: delivery.nextAt,
+    worker_id: delivery.worker,
+    lastError: delivery.lastError,
+    lastErrorTime: delivery.lastErrorAt,
+    processingStartTime: delivery.leasedAt,
+    created_at: delivery.createdAt,
+    updated_at: delivery.updatedAt,
+  }
+}
+
+function attemptJson(attempt: DeliveryAttempt): object {
+  const { number, settlement, error, request, response, timings } = attempt
+  return {
+    number,
+    settlement,
+    worker_id: attempt.worker,
+    started_at: attempt.startedAt,
+    finished_at: attempt.finishedAt,
+    execution_ms: attempt.executionMs,
+    status_code: attempt.statusCode,
+    error_class: attempt.errorClass,
+    error,
+    next_try_at: attempt.nextAt,
+    request,
+    response,
+    timings,
+  }
+}

@@ -1,0 +1,174 @@
+import { z } from 'zod'
+import { eventStatuses } from '../../domain/status.ts'
+import { PosthornError } from '../../errors.ts'
+import type { EventDetails, EventFilter, Hub, LogEntry } from '../../hub.ts'
+import { eventText } from '../event-text.ts'
+import { cloudEvent, cloudEventOut, format, formatOf } from '../format.ts'
+import { linkTo, pageResponse } from '../page-answer.ts'
+import { readStorable, readTags } from '../read-request.ts'
+import { type Answer, type Call, defineRoute, type Route } from '../route.ts'
+import { badField } from '../schema-issue.ts'
+import * as schemas from '../schemas.ts'
+
+const listQuery = z.strictObject({
+  status: z.enum(eventStatuses).optional(),
+  tags: schemas.tagsAsked.optional(),
+  type: schemas.typeFilter
+    .optional()
+    .describe(
+      'Only events of this type: `order.created`, `order.*`, or `*` for every event that has a type.',
+    ),
+  ordering_key: schemas.text(255).optional(),
+  created_from: schemas.moment().optional().describe('Only events published at or after this time.'),
+  created_to: schemas.moment().optional().describe('Only events published before this time.'),
+  limit: schemas.whole(1, 1000).optional(),
+  offset: schemas.whole(0, 10_000).optional(),
+  order: z.enum(['asc', 'desc']).optional().describe('By id: `asc` has the oldest event first.'),
+  cursor: z.string().max(200).optional().describe(schemas.cursorMeaning),
+})
+type ListCall = Call<unknown, z.output<typeof listQuery>, unknown>
+
+const params = z.object({ id: schemas.eventId })
+
+/** Reading events: the list, and one event. */
+export function eventRoutes(hub: Hub): Route[] {
+  return [
+    defineRoute('GET /events', 'listEvents', 'read', {
+      query: listQuery,
+      summary: 'List events',
+      description:
+        'By id, without payloads. `payload.<path>=<value>` searches payloads within a time range, for which `created_from` is required; `searched` says how far the search came.',
+      queryPrefix: 'payload.',
+      responses: {
+        200: pageResponse(schemas.eventList, 'A page of events.'),
+      },
+      errors: ['BAD_OPTION'],
+      handle: (call) => list(hub, call),
+    }),
+    defineRoute('GET /events/{id}', 'getEvent', 'read', {
+      params,
+      query: z.strictObject({ include_logs: schemas.flag().optional(), format }),
+      summary: 'Get an event with its deliveries, and on request with its log',
+      description: '`Accept: application/cloudevents+json` returns the event as a CloudEvent.',
+      responses: {
+        200: {
+          description: 'The event.',
+          schema: schemas.eventDetails,
+          otherContents: { 'application/cloudevents+json': cloudEventOut },
+        },
+      },
+      handle: async ({ params, query, request }) => {
+        const logs = query.include_logs === true
+        const details = await detailsOf(hub, params.id, { logs })
+        const asked = formatOf(request, query.format)
+        if (asked !== 'json') return cloudEvent(details.event, { format: asked })
+        return { status: 200, text: detailsText(details, logs ? logsText(details.logs) : '') }
+      },
+    }),
+  ]
+}
+
+export async function detailsOf(hub: Hub, id: number, options: { logs: boolean }): Promise<EventDetails> {
+  const details = await hub.event(id, options)
+  if (details === undefined) throw new PosthornError('NOT_FOUND', { what: 'event', id })
+  return details
+}
+
+export function detailsText(details: EventDetails, more: string): string {
+  const { event, progress, deliveries, purgedAt } = details
+  const owed = deliveries.map((delivery) => ({
+    id: delivery.id,
+    subscription: delivery.name,
+    subscription_id: delivery.subscriptionId,
+    state: delivery.state,
+    attempts: delivery.attempts,
+    failures: delivery.failures,
+    next_at: delivery.nextAt,
+    last_error: delivery.lastError,
+    last_error_at: delivery.lastErrorAt,
+    leased_at: delivery.leasedAt,
+    leased_until: delivery.leasedUntil,
+    worker_id: delivery.worker,
+    updated_at: delivery.updatedAt,
+  }))
+  const purged = purgedAt === null ? '' : `,"purged_at":${JSON.stringify(purgedAt)}`
+  return eventText(event, progress, `${purged},"deliveries":${JSON.stringify(owed)}${more}`)
+}
+
+function logsText(logs: readonly LogEntry[]): string {
+  return `,"logs":${JSON.stringify(logs.map(entryOf))}`
+}
+
+function entryOf(entry: LogEntry): object {
+  const { id, eventId, workerId, action, statusCode, errorMessage, executionTimeMs, createdAt } = entry
+  return {
+    id,
+    event_id: eventId,
+    worker_id: workerId,
+    action,
+    ...(statusCode !== null && { status_code: statusCode }),
+    ...(errorMessage !== null && errorMessage !== '' && { error_message: errorMessage }),
+    ...(executionTimeMs !== null && { execution_time_ms: executionTimeMs }),
+    created_at: createdAt,
+  }
+}
+
+async function list(hub: Hub, { query, prefixed, request }: ListCall): Promise<Answer> {
+  const { limit = 20, offset = 0 } = query
+  const filter = filterOf(query)
+  if (prefixed.length > 0) return search(hub, filter, { limit, prefixed, url: request.url })
+  const { events, total, totalIsEstimate, nextCursor } = await hub.listEvents(filter)
+  const rest = {
+    ...{ total, ...(totalIsEstimate && { total_is_estimate: true }) },
+    ...{ limit, offset, ...(nextCursor !== null && { next_cursor: nextCursor }) },
+  }
+  const texts = events.map((event) => eventText(event, event))
+  return {
+    status: 200,
+    text: `{"events":[${texts.join(',')}],${JSON.stringify(rest).slice(1)}`,
+    ...(nextCursor !== null && { headers: linkTo(request.url, nextCursor) }),
+  }
+}
+
+interface Search {
+  readonly limit: number
+  readonly prefixed: ListCall['prefixed']
+  readonly url: string
+}
+
+async function search(hub: Hub, filter: EventFilter, { limit, prefixed, url }: Search): Promise<Answer> {
+  if (filter.createdFrom === undefined) {
+    throw badField('created_from', 'given where payloads are searched', undefined)
+  }
+  if ((filter.offset ?? 0) > 0) {
+    throw badField('offset', '0 where payloads are searched', filter.offset)
+  }
+  const paths = prefixed.map(([path, value]) => ({ path: path.split('.'), value }))
+  const { events, searched, nextCursor } = await hub.searchPayloads({ ...filter, paths })
+  const rest = { limit, offset: 0, searched, ...(nextCursor !== null && { next_cursor: nextCursor }) }
+  const texts = events.map((event) => eventText(event, event))
+  return {
+    status: 200,
+    text: `{"events":[${texts.join(',')}],${JSON.stringify(rest).slice(1)}`,
+    ...(nextCursor !== null && { headers: linkTo(url, nextCursor) }),
+  }
+}
+
+/** The filter of events that a request names, also for calls that act on all events that match. */
+export function filterOf(
+  query: Omit<z.output<typeof listQuery>, 'tags'> & { tags?: string | string[] | undefined },
+): EventFilter {
+  const { status, tags, type, ordering_key, created_from, created_to, limit, offset, order, cursor } = query
+  return {
+    ...(status !== undefined && { status }),
+    ...(tags !== undefined && { tags: readTags(tags) }),
+    ...(type !== undefined && { type }),
+    ...(ordering_key !== undefined && { orderingKey: readStorable('ordering_key', ordering_key) }),
+    ...(created_from !== undefined && { createdFrom: created_from }),
+    ...(created_to !== undefined && { createdTo: created_to }),
+    ...(limit !== undefined && { limit }),
+    ...(offset !== undefined && { offset }),
+    ...(order !== undefined && { order }),
+    ...(cursor !== undefined && { cursor }),
+  }
+}

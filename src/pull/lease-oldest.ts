@@ -1,0 +1,79 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Database } from '../db/database.ts'
+import type { LeasedRun } from '../domain/delivery.ts'
+import { isLimited, type Subscription } from '../domain/subscription.ts'
+import type { Admitter } from '../engine/admit.ts'
+import { type LeaseRequest, lease } from '../engine/lease.ts'
+import type { LeaseTokens } from '../engine/lease-tokens.ts'
+import { countOffers } from './offers.ts'
+
+/** Leases the oldest waiting deliveries of a pull subscription: for `pull.ts` and for `polling.ts`. */
+
+export interface LeaseOldestRequest {
+  readonly subscription: Subscription
+  readonly leaseMs: number
+  /** Only deliveries with any of these tags; null: with any tags or none. */
+  readonly tags: readonly string[] | null
+  readonly token: number
+  readonly worker: number
+  readonly deliveriesMax: number
+  readonly runsMax: number
+  readonly begins: LeaseRequest['begins']
+  readonly suspects: boolean
+  /** A lease that fails, perhaps after its commit, is handed back by its token. */
+  readonly tokens: LeaseTokens
+}
+
+/** How often, and how long each time, to wait while another process admits arrivals or leases the same deliveries. */
+const busyTurnsMax = 20
+const contestedTurnsMax = 3
+const busyPauseMs = 5
+
+/** An empty answer means that nothing waits: while another process has deliveries in its hands, this call looks again. */
+export async function leaseOldest(
+  db: Database,
+  admitter: Admitter,
+  request: LeaseOldestRequest,
+): Promise<LeasedRun[]> {
+  if (admitter.isDue()) await admitter.admit()
+  let contested = 0
+  for (let turn = 0; ; turn++) {
+    const runs = await leaseRuns(db, request)
+    if (runs.length > 0 || turn === busyTurnsMax) return runs
+    const { moved, busy } = await admitter.admit()
+    if (busy) await delay(busyPauseMs)
+    else if (moved === 0) {
+      if (contested++ === contestedTurnsMax || !(await isOffered(db, request))) return []
+      await delay(busyPauseMs)
+    }
+  }
+}
+
+async function leaseRuns(db: Database, request: LeaseOldestRequest): Promise<LeasedRun[]> {
+  const { subscription, leaseMs, tags, token, worker, deliveriesMax, runsMax, begins, suspects } = request
+  const want = {
+    subscription: subscription.no,
+    eventsMax: deliveriesMax,
+    runsMax,
+    laneMax: 1,
+    suspects,
+    leaseMs,
+    limited: isLimited(subscription),
+  }
+  const asked = { wants: [want], token, worker, begins, tags, payloads: 'bounded' } as const
+  return lease(db, asked).catch((error: unknown) => {
+    request.tokens.lost(worker, token)
+    throw error
+  })
+}
+
+/** Leases of a limited subscription follow each other, so what such a lease leaves behind is over the limit. */
+async function isOffered(
+  db: Database,
+  { subscription, tags, suspects }: LeaseOldestRequest,
+): Promise<boolean> {
+  if (isLimited(subscription)) return false
+  const wish = { subscription: subscription.no, suspects, deliveriesMax: 1 }
+  const wishes = (tags ?? [null]).map((tag) => ({ ...wish, tag }))
+  return (await countOffers(db, wishes)).some((deliveries) => deliveries > 0)
+}
