@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { deliveryStatuses } from '../domain/delivery-status.ts'
-import { eventId, moment, named, text, time, whole } from './schemas.ts'
+import { eventId, moment, named, searchedList, text, time, whole } from './schemas.ts'
 
 /** A subscriber's id, or its name. */
 export const subscriberRef = z
@@ -52,16 +52,7 @@ export const deliveryList = named(
   'DeliveryList',
   z.object({
     deliveries: z.array(listedDelivery),
-    total: z.int().describe('Exact up to 10,000.'),
-    total_is_estimate: z.literal(true).optional(),
-    limit: z.int(),
-    offset: z.int(),
-    next_cursor: z
-      .string()
-      .optional()
-      .describe(
-        'A page may have less than `limit` and be followed by others: what matches may be far apart.',
-      ),
+    ...searchedList,
   }),
 )
 

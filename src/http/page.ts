@@ -26,6 +26,19 @@ export function pageFieldsOf(
   }
 }
 
+/** The same of lists that search within bounds and may end a page early. */
+export function searchFieldsOf(page: {
+  readonly total: number
+  readonly totalIsEstimate: boolean
+  readonly searchedTo: Date | null
+}): object {
+  return {
+    total: page.total,
+    ...(page.totalIsEstimate && { total_is_estimate: true }),
+    ...(page.searchedTo !== null && { searched_to: page.searchedTo }),
+  }
+}
+
 /** RFC 8288; relative, since a proxy may know this server by another name. */
 export function linkTo(url: string, cursor: string | null): Record<string, string> {
   if (cursor === null) return {}

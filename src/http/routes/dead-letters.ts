@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { PosthornError } from '../../errors.ts'
 import type { DeadLetter, DeadLetterFilter, DeadLetterHead, Hub } from '../../hub.ts'
 import * as schemas from '../dead-letter-schemas.ts'
-import { linkTo } from '../page.ts'
+import { linkTo, searchFieldsOf } from '../page.ts'
 import { type Answer, type Call, type Caller, defineRoute, type Route } from '../route.ts'
 import { record } from './manage.ts'
 
@@ -17,7 +17,8 @@ export function deadLetterRoutes(hub: Hub): Route[] {
       ...{ method: 'GET', path: '/dlq', name: 'listDeadLetters', scope: 'manage' },
       query: schemas.deadLetterQuery,
       summary: 'List dead letters',
-      description: 'Without snapshots. Those that were retried are left out unless `include_retried=true`.',
+      description:
+        'Without snapshots. Those that were retried are left out unless `include_retried=true`. Where few match, a page may be short; then `searched_to` says how far the call came, and `next_cursor` goes on from there.',
       responses: {
         200: {
           description: 'A page.',
@@ -91,12 +92,14 @@ async function list(hub: Hub, { query, request }: ListCall): Promise<Answer> {
     ...(cursor !== undefined && { cursor }),
     ...(includeRedriven !== undefined && { includeRedriven }),
   })
-  const { deadLetters, total, totalIsEstimate, nextCursor } = page
+  const { deadLetters, nextCursor, ...found } = page
   return {
     status: 200,
     json: {
       dead_letters: deadLetters.map(wireOf),
-      ...{ total, ...(totalIsEstimate && { total_is_estimate: true }), limit, offset },
+      ...searchFieldsOf(found),
+      limit,
+      offset,
       ...(nextCursor !== null && { next_cursor: nextCursor }),
     },
     ...(nextCursor !== null && { headers: linkTo(request.url, nextCursor) }),

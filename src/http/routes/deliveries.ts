@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { PosthornError } from '../../errors.ts'
 import type { DeliveryAttempt, DeliveryDetails, Hub, ListedDelivery } from '../../hub.ts'
 import * as schemas from '../delivery-schemas.ts'
-import { linkTo } from '../page.ts'
+import { linkTo, searchFieldsOf } from '../page.ts'
 import { type Answer, type Call, defineRoute, type Route } from '../route.ts'
 import { record } from './manage.ts'
 
@@ -17,7 +17,7 @@ export function deliveryRoutes(hub: Hub): Route[] {
       query: schemas.deliveryQuery,
       summary: 'List deliveries',
       description:
-        'By event, then by subscriber. What a subscriber seldom gets may be far apart: a call goes through 40,000 events and then gives what it found, with `next_cursor`.',
+        'By event, then by subscriber. One call does bounded work: where few deliveries match, a page may be short; then `searched_to` says how far the call came, and `next_cursor` goes on from there.',
       responses: {
         200: {
           description: 'A page.',
@@ -88,12 +88,14 @@ async function list(hub: Hub, { query, request }: ListCall): Promise<Answer> {
     ...(order !== undefined && { order }),
     ...(cursor !== undefined && { cursor }),
   })
-  const { deliveries, total, totalIsEstimate, nextCursor } = page
+  const { deliveries, nextCursor, ...found } = page
   return {
     status: 200,
     json: {
       deliveries: deliveries.map(wireOf),
-      ...{ total, ...(totalIsEstimate && { total_is_estimate: true }), limit, offset },
+      ...searchFieldsOf(found),
+      limit,
+      offset,
       ...(nextCursor !== null && { next_cursor: nextCursor }),
     },
     ...(nextCursor !== null && { headers: linkTo(request.url, nextCursor) }),

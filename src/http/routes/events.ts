@@ -3,7 +3,7 @@ import { eventStatuses } from '../../domain/status.ts'
 import { PosthornError } from '../../errors.ts'
 import type { EventDetails, EventFilter, Hub, LogEntry } from '../../hub.ts'
 import { cloudEvent, cloudEventOut, format, formatOf } from '../format.ts'
-import { linkTo } from '../page.ts'
+import { linkTo, searchFieldsOf } from '../page.ts'
 import { readStorable, readTags } from '../read-request.ts'
 import { type Answer, type Call, defineRoute, type Route } from '../route.ts'
 import * as schemas from '../schemas.ts'
@@ -36,7 +36,7 @@ export function eventRoutes(hub: Hub): Route[] {
       ...{ method: 'GET', path: '/events', name: 'listEvents', scope: 'read', query: listQuery },
       summary: 'List events',
       description:
-        'By id, without payloads. `payload.<path>=<value>` searches payloads within a time range (`created_from` is required) and says how far it came.',
+        'By id, without payloads. `payload.<path>=<value>` searches payloads within a time range (`created_from` is required) and says how far it came. One call does bounded work: where few events match, a page may be short; then `searched_to` says how far the call came, and `next_cursor` goes on from there.',
       queryPrefix: 'payload.',
       responses: {
         200: {
@@ -110,10 +110,12 @@ async function list(hub: Hub, { query, prefixed, request }: ListCall): Promise<A
   const { limit = 20, offset = 0 } = query
   const filter = filterOf(query)
   if (prefixed.length > 0) return search(hub, filter, { limit, prefixed, url: request.url })
-  const { events, total, totalIsEstimate, nextCursor } = await hub.listEvents(filter)
+  const { events, nextCursor, ...found } = await hub.listEvents(filter)
   const rest = {
-    ...{ total, ...(totalIsEstimate && { total_is_estimate: true }) },
-    ...{ limit, offset, ...(nextCursor !== null && { next_cursor: nextCursor }) },
+    ...searchFieldsOf(found),
+    limit,
+    offset,
+    ...(nextCursor !== null && { next_cursor: nextCursor }),
   }
   const texts = events.map((event) => eventText(event, event))
   return {
@@ -143,8 +145,14 @@ async function search(hub: Hub, filter: EventFilter, { limit, prefixed, url }: S
     })
   }
   const paths = prefixed.map(([path, value]) => ({ path: path.split('.'), value }))
-  const { events, searched, nextCursor } = await hub.searchPayloads({ ...filter, paths })
-  const rest = { limit, offset: 0, searched, ...(nextCursor !== null && { next_cursor: nextCursor }) }
+  const { events, searched, searchedTo, nextCursor } = await hub.searchPayloads({ ...filter, paths })
+  const rest = {
+    limit,
+    offset: 0,
+    searched,
+    ...(searchedTo !== null && { searched_to: searchedTo }),
+    ...(nextCursor !== null && { next_cursor: nextCursor }),
+  }
   const texts = events.map((event) => eventText(event, event))
   return {
     status: 200,
