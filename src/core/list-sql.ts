@@ -36,10 +36,15 @@ export function comparesTime(column: string): Condition {
     `${column} ${operator} ${parameters.add(values[0])}::timestamptz`
 }
 
-/** `query` selects `key`: its first keys as one text, and the last of these if more may follow. */
-export function firstKeys(query: string, order: Order, size: number): string {
+/**
+ * The first keys of some queries together, as one text, and the last of them if more may follow. Each query selects `key` by an
+ * index, and is bounded by itself: the planner would rather sort all that two indexes have than merge them.
+ */
+export function firstKeys(queries: readonly string[], order: Order, size: number): string {
+  const inOrder = `order by k.key ${order} limit ${size}`
+  const each = queries.map((query) => `(select k.key from (${query}) as k ${inOrder})`)
   return `select c.keys::text as keys, c.keys[${size}]::text as reached
-    from (select array(select k.key from (${query}) as k order by k.key ${order} limit ${size}) as keys) as c`
+    from (select array(select k.key from (${each.join(' union all ')}) as k ${inOrder}) as keys) as c`
 }
 
 /** Keys as they come from a statement, as one text: a row for each would take ten times as long. */

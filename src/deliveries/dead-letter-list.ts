@@ -38,7 +38,7 @@ export function deadLetterList(
   return {
     range,
     after: startOf(paging).place,
-    sources: letterSources(terms, redriven).map((candidates) => ({ candidates })),
+    sources: letterSources(terms, redriven),
     isFiltered: terms.length > 0,
     readKey: String,
     numberOf: timeOf,
@@ -47,9 +47,12 @@ export function deadLetterList(
     counted: countedRows(`select 1 from __schema__.dead_letters l where ${isOpen}`),
     stored: storedRows(redriven === 'with' ? 'dead_letters' : 'dead_letters_kind'),
     ends: async () => {
-      const first = await firstLetter(reader, range, 'asc')
-      const last = await firstLetter(reader, range, 'desc')
-      return [timeOf(first ?? range.above), timeOf(last ?? range.below)]
+      const end = (order: Order) =>
+        `(select l.id from __schema__.dead_letters l where ${within(range)} order by l.id ${order} limit 1)`
+      const { rows } = await reader.query<{ first: string | null; last: string | null }>(
+        `select ${end('asc')} as first, ${end('desc')} as last`,
+      )
+      return [timeOf(rows[0]?.first ?? range.above), timeOf(rows[0]?.last ?? range.below)]
     },
     judge: async ({ keys: ids }) => {
       if (ids.length === 0) return { items: [], rows: 0 }
@@ -69,63 +72,32 @@ export function deadLetterList(
   }
 }
 
-async function firstLetter(
-  reader: Reader,
-  range: Stretch<string>,
-  order: Order,
-): Promise<string | undefined> {
-  const { rows } = await reader.query<{ id: string }>(
-    `select l.id from __schema__.dead_letters l where ${within(range)} order by l.id ${order} limit 1`,
-  )
-  return rows[0]?.id
-}
-
-type CandidateQuery = Source<string>['candidates']
-
-function letterSources(terms: readonly Term[], redriven: AskedLetters['redriven']): CandidateQuery[] {
+/** Each source is one index, asked for every value by itself, so that its order can be used. */
+function letterSources(terms: readonly Term[], redriven: AskedLetters['redriven']): Source<string>[] {
   const events = choiceOf(terms, 'event')
+  if (events !== undefined) return [lettersWhere('l.event_id', events)]
+  if (redriven === 'with') return [lettersWhere('true', [true])]
   const subscriptions = choiceOf(terms, 'subscriber')
-  if (events !== undefined) return [ofEvents(events)]
-  if (redriven === 'with') return [byId]
-  const kinds = byColumn('l.kind', 'text', choiceOf(terms, 'kind') ?? ['buried', 'expired'])
-  return subscriptions === undefined ? [kinds] : [kinds, byColumn('l.subscription', 'int', subscriptions)]
+  const kinds = lettersWhere(
+    'l.redriven_at is null and l.kind',
+    choiceOf(terms, 'kind') ?? ['buried', 'expired'],
+  )
+  return subscriptions === undefined
+    ? [kinds]
+    : [kinds, lettersWhere('l.redriven_at is null and l.subscription', subscriptions)]
 }
 
-const byId: CandidateQuery = ({ stretch, order, size }) =>
-  firstKeys(`select l.id as key from __schema__.dead_letters l where ${within(stretch)}`, order, size)
-
-/** An event has few dead letters. */
-function ofEvents(events: readonly unknown[]): CandidateQuery {
-  return ({ stretch, order, size }, parameters) =>
-    firstKeys(
-      `select l.id as key
-      from __schema__.dead_letters l
-      where l.event_id = any(${parameters.add(events)}::bigint[]) and ${within(stretch)}`,
-      order,
-      size,
-    )
-}
-
-/** Of those that wait, by an index on the column and the id. */
-function byColumn(
-  column: 'l.kind' | 'l.subscription',
-  type: 'text' | 'int',
-  values: readonly unknown[],
-): CandidateQuery {
-  return ({ stretch, order, size }, parameters) =>
-    firstKeys(
-      `select n.id as key
-      from unnest(${parameters.add(values)}::${type}[]) as v(value)
-      cross join lateral (
-        select l.id
-        from __schema__.dead_letters l
-        where l.redriven_at is null and ${column} = v.value and ${within(stretch)}
-        order by l.id ${order}
-        limit ${size}
-      ) as n`,
-      order,
-      size,
-    )
+function lettersWhere(column: string, values: readonly unknown[]): Source<string> {
+  return {
+    candidates: ({ stretch, order, size }, parameters) => {
+      const queries = values.map(
+        (value) => `select l.id as key
+          from __schema__.dead_letters l
+          where ${column} = ${parameters.add(value)} and ${within(stretch)}`,
+      )
+      return firstKeys(queries, order, size)
+    },
+  }
 }
 
 function within({ above, below }: Stretch<string>): string {

@@ -61,7 +61,7 @@ export async function eventSources(reader: Reader, terms: readonly Term[]): Prom
 type CandidateQuery = Source<number>['candidates']
 
 const byId: CandidateQuery = ({ stretch, order, size }) =>
-  firstKeys(`select e.id as key from __schema__.events e where ${within(stretch, 'e.id')}`, order, size)
+  firstKeys([`select e.id as key from __schema__.events e where ${within(stretch, 'e.id')}`], order, size)
 
 /**
  * Whole rows are compared, so that only the index on the column and the id will do: by `type = …` alone the planner might
@@ -70,7 +70,8 @@ const byId: CandidateQuery = ({ stretch, order, size }) =>
 function byColumn(column: 'e.type' | 'e.ordering_key', values: readonly unknown[]): CandidateQuery {
   return ({ stretch: { above, below }, order, size }, parameters) =>
     firstKeys(
-      `select n.id as key
+      [
+        `select n.id as key
       from unnest(${parameters.add(values)}::text[]) as v(value)
       cross join lateral (
         select e.id
@@ -79,6 +80,7 @@ function byColumn(column: 'e.type' | 'e.ordering_key', values: readonly unknown[
         order by ${column} ${order}, e.id ${order}
         limit ${size}
       ) as n`,
+      ],
       order,
       size,
     )

@@ -6,8 +6,8 @@ import { within } from './event-terms.ts'
 
 /** How a state of deliveries finds events that may have one: all that have one are among them. */
 export interface StateFinder {
-  /** SQL of the event ids, as `key`, where the state has a place of its own and is rare. */
-  readonly members?: (stretch: Stretch<number>) => string
+  /** Queries of the event ids, as `key`, where the state has a place of its own and is rare. */
+  readonly members?: (stretch: Stretch<number>) => readonly string[]
   /** The same of one subscription, but also in other states. */
   readonly ofSubscription?: (stretch: Stretch<number>, subscription: number) => string
   /** They stand in no order, so each query reads them all. */
@@ -16,39 +16,47 @@ export interface StateFinder {
   readonly jump?: 'unfinished' | 'completed'
 }
 
-export const finders = {
+type FinderName = 'unfinished' | 'completed' | 'inFlight' | 'retried' | 'buried' | 'expired' | 'cancelled'
+
+export const finders: Record<FinderName, StateFinder> = {
   unfinished: { jump: 'unfinished' },
   completed: { jump: 'completed' },
   inFlight: {
     jump: 'unfinished',
     isUnordered: true,
-    members: (stretch) =>
+    members: (stretch) => [
       `select f.event_id as key from __schema__.in_flight f where ${within(stretch, 'f.event_id')}`,
+    ],
   },
   // Only the first delivery of a run can have failed. While a run is leased, first_id may lag behind.
   retried: {
     jump: 'unfinished',
-    members: (stretch) => `select r.first_id as key
+    members: (stretch) => [
+      `select r.first_id as key
       from __schema__.runs r
-      where r.failures > 0 and r.state <> 'leased' and ${within(stretch, 'r.first_id')}
-      union all
-      select r.event_ids[1]
+      where r.failures > 0 and r.state <> 'leased' and ${within(stretch, 'r.first_id')}`,
+      `select r.event_ids[1] as key
       from __schema__.runs r
       where r.failures > 0 and r.state = 'leased' and ${within(stretch, 'r.event_ids[1]')}`,
+    ],
   },
   buried: { members: letters('buried'), ofSubscription: lettersOfSubscription },
   expired: { members: letters('expired'), ofSubscription: lettersOfSubscription },
   cancelled: {
-    members: (stretch) => `select a.event_id as key
+    members: (stretch) => [
+      `select a.event_id as key
       from __schema__.audit a
       where a.settlement in ('cancelled', 'discarded') and ${within(stretch, 'a.event_id')}`,
+    ],
   },
-} satisfies Record<string, StateFinder>
+}
 
 function letters(kind: 'buried' | 'expired'): NonNullable<StateFinder['members']> {
-  return (stretch) => `select l.event_id as key
+  return (stretch) => [
+    `select l.event_id as key
       from __schema__.dead_letters l
-      where l.kind = '${kind}' and l.redriven_at is null and ${within(stretch, 'l.event_id')}`
+      where l.kind = '${kind}' and l.redriven_at is null and ${within(stretch, 'l.event_id')}`,
+  ]
 }
 
 function lettersOfSubscription(stretch: Stretch<number>, subscription: number): string {
@@ -69,23 +77,20 @@ export function searchStates(
 ): StateSearch {
   const [first] = asked
   if (first === undefined) return { sources: [] }
-  const members = asked.flatMap((finder) => finder.members ?? [])
-  if (members.length === asked.length) {
-    const together = (stretch: Stretch<number>) =>
-      members.map((query) => `(${query(stretch)})`).join(' union all ')
+  if (asked.every(({ members }) => members !== undefined)) {
     const { ofSubscription } = first
-    const windowMin = asked.some((finder) => finder.isUnordered) ? unorderedWindowMin : undefined
-    if (ofSubscription === undefined || subscription === undefined)
-      return { sources: [inOrder(together)], windowMin }
-    return { sources: [inOrder(together), inOrder((stretch) => ofSubscription(stretch, subscription))] }
+    const together = inOrder((stretch) => asked.flatMap(({ members }) => members?.(stretch) ?? []))
+    const windowMin = asked.some(({ isUnordered }) => isUnordered) ? unorderedWindowMin : undefined
+    if (ofSubscription === undefined || subscription === undefined) return { sources: [together], windowMin }
+    return { sources: [together, inOrder((stretch) => [ofSubscription(stretch, subscription)])], windowMin }
   }
   const { jump } = first
   if (jump === undefined || asked.some((finder) => finder.jump !== jump)) return { sources: [] }
   return { sources: [], jump: (stretch, order) => skip(reader, jump, { stretch, order, subscription }) }
 }
 
-function inOrder(query: (stretch: Stretch<number>) => string): Source<number> {
-  return { candidates: ({ stretch, order, size }) => firstKeys(query(stretch), order, size) }
+function inOrder(queries: (stretch: Stretch<number>) => readonly string[]): Source<number> {
+  return { candidates: ({ stretch, order, size }) => firstKeys(queries(stretch), order, size) }
 }
 
 interface Skip {
