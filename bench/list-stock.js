@@ -1,30 +1,36 @@
 /** A million events as publishing and settling would have left them, written by SQL because that takes a minute. */
 
 export const stockCount = 1_000_000
-const half = stockCount / 2
 
-/** In both halves the kinds go round: 5 % of the finished ones failed, few expired or were cancelled. */
+/** Of each stock 18 % wait: a tenth of them is owed twice, so that 198,000 deliveries are open. 5 % of the finished ones failed. */
 export const layouts = [
   {
     name: 'finished first, then waiting in runs of 200 and in lanes',
-    finished: `id <= ${half}`,
+    finished: `id <= ${0.82 * stockCount}`,
     waiting: 'runs',
+    runSpan: 200,
   },
   {
     name: 'waiting first, each retried once and alone, then finished',
-    finished: `id > ${half}`,
+    finished: `id > ${0.18 * stockCount}`,
     waiting: 'alone',
+  },
+  {
+    name: 'waiting here and there, in runs of 200 and in lanes',
+    finished: 'id % 50 not between 20 and 28',
+    waiting: 'runs',
+    runSpan: 1000,
   },
 ]
 
-export async function fillStock(db, { finished, waiting }) {
+export async function fillStock(db, { finished, waiting, runSpan }) {
   const run = (text) => db.query(text.replaceAll('posthorn.', `${db.schema}.`))
   await run(subscriptions)
   await run(events)
   await run(`${outcomes} where ${finished} order by id`)
   await run(deadLetters)
   for (const text of waiting === 'runs' ? waitingInRuns : waitingAlone)
-    await run(text.replaceAll('unfinished', `not (${finished})`))
+    await run(text.replaceAll('unfinished', `not (${finished})`).replaceAll('run_span', String(runSpan)))
   await run(leases)
   for (const table of ['events', 'audit', 'runs', 'lane_queue', 'dead_letters'])
     await run(`vacuum analyze posthorn.${table}`)
@@ -51,10 +57,10 @@ export async function leaseMany(db, deliveries) {
 const subscriptions = `
   insert into posthorn.subscriptions (id, name, via, retry, lease_ms)
   select posthorn.uuid_v7(), name, 'handler', '{"kind": "fixed", "delayMs": 1000, "failuresMax": 5}', 30000
-  from unnest(array['orders', 'rest']) as name`
+  from unnest(array['orders', 'rest', 'rare']) as name`
 
 /**
- * A tenth is owed twice, a quarter has an ordering key, a fifth a common tag. Some types, tags and keys are rare, some
+ * A tenth is owed twice, one in 10,000 to the third subscription, a quarter has an ordering key, a fifth a common tag. Some types, tags and keys are rare, some
  * have just about what a total counts, and some have come up only lately.
  */
 const events = `
@@ -69,7 +75,7 @@ const events = `
     ], null), '{}'),
     '{"n":' || id || ',"note":"' || repeat('x', 64) || '"}',
     case when id % 4 = 3 then 'key-' || id % 1000 when id % 50 = 2 then 'busy' end,
-    (case when id % 10 = 0 then '{1,2}' when id % 10 = 9 then '{2}' else '{1}' end)::int[],
+    (case when id % 10000 = 77 then '{1,3}' when id % 10 = 0 then '{1,2}' when id % 10 = 9 then '{2}' else '{1}' end)::int[],
     posthorn.clock() - interval '7 days' + id * interval '600 ms'
   from generate_series(1, ${stockCount}) as id`
 
@@ -96,7 +102,7 @@ const waitingInRuns = [
   from posthorn.events
   cross join lateral unnest(owed) as owed_to
   where unfinished and ordering_key is null
-  group by owed_to, id / 200`,
+  group by owed_to, id / run_span`,
   `insert into posthorn.lane_queue (subscription, ordering_key, position, event_ids)
   select owed_to, ordering_key, id / 20000, array_agg(id order by id)
   from posthorn.events

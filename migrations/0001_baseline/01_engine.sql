@@ -253,6 +253,8 @@ create index runs_blocked on __schema__.runs (blocked_by) where state = 'blocked
 create index runs_aside on __schema__.runs (first_id) where state in ('deferred', 'delayed', 'held', 'gated', 'blocked');
 create index runs_aside_queue on __schema__.runs (subscription, first_id)
   where state in ('deferred', 'delayed', 'held', 'gated', 'blocked');
+-- Runs whose first delivery has failed before, for lists.
+create index runs_retried on __schema__.runs (first_id) where failures > 0;
 -- Few runs hold most of the waiting deliveries: lists find these without reading a million runs of one delivery.
 create index runs_several on __schema__.runs (first_id) where several;
 

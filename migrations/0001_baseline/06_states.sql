@@ -3,9 +3,9 @@
 --
 --   delivery_state      the rule for one delivery   } the same rules as in domain/status.ts; a test compares them
 --   event_status        the rule for one event      }
+--   delivery_status     the word that lists have for a delivery's state
 --   delivery_states     every delivery of some events
 --   event_states        the events themselves, with attempts and retries, for lists
---   event_statuses      only their status
 --   in_flight           deliveries that are being attempted
 --   worker_states       workers, and since when each is stale
 --   unfinished          deliveries that wait or are leased
@@ -22,6 +22,18 @@ create function __schema__.delivery_state(
     when newest in ('cancelled', 'discarded') then 'cancelled'
     when in_flight then 'leased'
     else 'waiting'
+  end
+$$;
+
+-- The word for a delivery in lists: what waits after a failure has failed, but has another attempt before it.
+create function __schema__.delivery_status(state text, failures int) returns text language sql immutable as $$
+  select case state
+    when 'waiting' then case when failures > 0 then 'failed' else 'pending' end
+    when 'leased' then 'delivering'
+    when 'completed' then 'delivered'
+    when 'buried' then 'dlq'
+    when 'finalized' then 'dlq'
+    else state
   end
 $$;
 
@@ -104,9 +116,10 @@ create view __schema__.unfinished_lanes as
   union all
   select unnest(i.event_ids), i.subscription, unnest(i.ordering_keys) from __schema__.inbox i where i.event_ids is not null;
 
--- Every delivery of these events. A success or a discard does not count attempts and failures itself: `b` is the record
--- before it that did. A record that a reclaim wrote about an attempt that was later settled after all does not count.
-create function __schema__.delivery_states(ids bigint[]) returns table (
+-- Every delivery of these events, or only those to some subscriptions. A success or a discard does not count attempts and
+-- failures itself: `b` is the record before it that did. A record that a reclaim wrote about an attempt that was later
+-- settled after all does not count.
+create function __schema__.delivery_states(ids bigint[], subscriptions int[] default null) returns table (
   event_id bigint,
   subscription int,
   state text,
@@ -155,7 +168,7 @@ create function __schema__.delivery_states(ids bigint[]) returns table (
   ) as f on true
   left join flying l on l.event_id = e.id and l.subscription = o.subscription
   cross join lateral (select __schema__.delivery_state(n.settlement, n.cause, l.event_id is not null) as state) as s
-  where e.id = any(ids)
+  where e.id = any(ids) and (subscriptions is null or o.subscription = any(subscriptions))
 $$;
 
 -- The state of these events. Attempts and retries are those of the work queue if the event is owed to it, otherwise the
@@ -222,40 +235,4 @@ create function __schema__.event_states(ids bigint[]) returns table (
     greatest(min(d.created_at), max(d.touched_at))
   from delivery d
   group by d.id
-$$;
-
--- Only the status, for the few events whose status a list cannot tell by counting their records.
-create function __schema__.event_statuses(ids bigint[]) returns table (event_id bigint, status text)
-  language sql stable as $$
-  with newest as materialized (
-    select distinct on (a.event_id, a.subscription) a.event_id,
-      __schema__.delivery_state(a.settlement, a.cause, false) as state
-    from __schema__.audit a
-    where a.event_id = any((select ids)::bigint[])
-    order by a.event_id, a.subscription, a.id desc
-  ),
-  counted as materialized (
-    select n.event_id, count(*) filter (where n.state <> 'waiting') as ended,
-      count(*) filter (where n.state = 'cancelled') as cancelled,
-      count(*) filter (where n.state = 'completed') as completed,
-      count(*) filter (where n.state = 'finalized') as finalized,
-      count(*) filter (where n.state = 'expired') as expired
-    from newest n
-    group by n.event_id
-  )
-  select e.id,
-    __schema__.event_status(
-      cardinality(e.owed),
-      case when d.ended < cardinality(e.owed) and e.id in (select f.event_id from __schema__.in_flight f) then 1 else 0 end,
-      cardinality(e.owed) - d.ended, d.cancelled, d.completed, d.finalized, d.expired,
-      e.owed = '{}' and exists (
-        select 1 from __schema__.dead_letters l
-        where l.event_id = e.id and l.subscription is null and l.redriven_at is null))
-  from __schema__.events e
-  left join counted c on c.event_id = e.id
-  cross join lateral (
-    select coalesce(c.ended, 0) as ended, coalesce(c.cancelled, 0) as cancelled, coalesce(c.completed, 0) as completed,
-      coalesce(c.finalized, 0) as finalized, coalesce(c.expired, 0) as expired
-  ) as d
-  where e.id = any((select ids)::bigint[])
 $$;

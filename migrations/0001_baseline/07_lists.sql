@@ -2,22 +2,23 @@
 
 -- Unfinished deliveries that are not ordered by event id: lanes, leased runs, and the inbox.
 create view __schema__.unfinished_unordered as
-  select unnest(r.event_ids) as event_id
+  select unnest(r.event_ids) as event_id, r.subscription
   from __schema__.runs r
   where r.several and r.ordering_key is not null
   union all
-  select unnest(r.event_ids) from __schema__.runs r where r.state = 'leased'
+  select unnest(r.event_ids), r.subscription from __schema__.runs r where r.state = 'leased'
   union all
-  select unnest(q.event_ids) from __schema__.lane_queue q
+  select unnest(q.event_ids), q.subscription from __schema__.lane_queue q
   union all
-  select unnest(i.event_ids) from __schema__.inbox i;
+  select unnest(i.event_ids), i.subscription from __schema__.inbox i;
 
--- The next unfinished event. The event ids of a run without an ordering key are sorted, so its first and its last id tell
+-- The next event with an unfinished delivery, or with one to the subscription `queue`. The event ids of a run without an
+-- ordering key are sorted, so its first and its last id tell
 -- enough; lanes keep the order of commits, so they are read in full.
-create function __schema__.next_unfinished(after bigint) returns bigint language sql stable as $$
+create function __schema__.next_unfinished(after bigint, queue int) returns bigint language sql stable as $$
   select least(
     (select min(r.first_id)
-     from __schema__.subscriptions s
+     from (select s.no from __schema__.subscriptions s where queue is null or s.no = queue) as s
      cross join lateral (
        select r.first_id from __schema__.runs r
        where r.subscription = s.no and r.state = 'ready' and r.first_id > after
@@ -26,24 +27,27 @@ create function __schema__.next_unfinished(after bigint) returns bigint language
      ) as r),
     (select r.first_id from __schema__.runs r
      where r.state in ('deferred', 'delayed', 'held', 'gated', 'blocked') and r.first_id > after
+       and (queue is null or r.subscription = queue)
      order by r.first_id
      limit 1),
     (select min(u.event_id)
      from (
        select unnest(r.event_ids) as event_id
        from __schema__.runs r
-       where r.several and r.ordering_key is null and r.first_id <= after
+       where r.several and r.ordering_key is null and r.first_id <= after and (queue is null or r.subscription = queue)
          and r.event_ids[cardinality(r.event_ids)] > after
      ) as u
      where u.event_id > after),
-    (select min(u.event_id) filter (where u.event_id > after) from __schema__.unfinished_unordered u))
+    (select min(u.event_id) filter (where u.event_id > after)
+     from __schema__.unfinished_unordered u
+     where queue is null or u.subscription = queue))
 $$;
 
 -- The same in the other direction, for lists that begin with the newest.
-create function __schema__.previous_unfinished(before bigint) returns bigint language sql stable as $$
+create function __schema__.previous_unfinished(before bigint, queue int) returns bigint language sql stable as $$
   select greatest(
     (select max(r.first_id)
-     from __schema__.subscriptions s
+     from (select s.no from __schema__.subscriptions s where queue is null or s.no = queue) as s
      cross join lateral (
        select r.first_id from __schema__.runs r
        where r.subscription = s.no and r.state = 'ready' and r.first_id < before
@@ -52,21 +56,24 @@ create function __schema__.previous_unfinished(before bigint) returns bigint lan
      ) as r),
     (select r.first_id from __schema__.runs r
      where r.state in ('deferred', 'delayed', 'held', 'gated', 'blocked') and r.first_id < before
+       and (queue is null or r.subscription = queue)
      order by r.first_id desc
      limit 1),
     (select max(r.event_ids[cardinality(r.event_ids)])
      from __schema__.runs r
-     where r.several and r.ordering_key is null and r.first_id < before
+     where r.several and r.ordering_key is null and r.first_id < before and (queue is null or r.subscription = queue)
        and r.event_ids[cardinality(r.event_ids)] < before),
     (select max(u.event_id)
      from (
        select unnest(r.event_ids) as event_id
        from __schema__.runs r
-       where r.several and r.ordering_key is null and r.first_id < before
+       where r.several and r.ordering_key is null and r.first_id < before and (queue is null or r.subscription = queue)
          and r.event_ids[cardinality(r.event_ids)] >= before
      ) as u
      where u.event_id < before),
-    (select max(u.event_id) filter (where u.event_id < before) from __schema__.unfinished_unordered u))
+    (select max(u.event_id) filter (where u.event_id < before)
+     from __schema__.unfinished_unordered u
+     where queue is null or u.subscription = queue))
 $$;
 
 -- The next completed event: an attempt of it was completed, or no subscription wanted it.

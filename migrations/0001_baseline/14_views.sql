@@ -124,13 +124,7 @@ create view __schema__.messages as
   select __schema__.delivery_id(e.created_at, e.id, d.subscription) as id, e.id as event_id, s.id as subscriber_id,
     case when u.event_id is not null then u.ordering_key else coalesce(n.ordering_key, __schema__.lane_key(s.key_path, e)) end
       as ordering_key_value,
-    case d.state
-      when 'leased' then 'delivering'
-      when 'completed' then 'delivered'
-      when 'cancelled' then 'cancelled'
-      when 'waiting' then case when d.failures > 0 then 'failed' else 'pending' end
-      else 'dlq'
-    end as status,
+    case d.state when 'expired' then 'dlq' else __schema__.delivery_status(d.state, d.failures) end as status,
     d.attempts, d.failures as retry_count, d.next_at as next_retry_at, d.leased_at as locked_at, w.name as worker_id,
     d.last_error, e.created_at, d.updated_at
   from __schema__.events e

@@ -71,6 +71,8 @@ export interface EventPage {
   readonly totalIsEstimate: boolean
   /** For the page after this one; null: this is the last. */
   readonly nextCursor: string | null
+  /** Set where the page is short because the call ended early: it has searched up to this time. */
+  readonly searchedTo: Date | null
   /** How far a search of payloads came; null: none was searched. */
   readonly searched: Readonly<Record<string, unknown>> | null
 }

@@ -197,6 +197,7 @@ export function readEventPage(text: string): EventPage {
     total: (page.total ?? null) as number | null,
     totalIsEstimate: page.total_is_estimate === true,
     nextCursor: (page.next_cursor ?? null) as string | null,
+    searchedTo: page.searched_to === undefined ? null : new Date(page.searched_to as string),
     searched: (page.searched ?? null) as EventPage['searched'],
   }
 }

@@ -1,11 +1,20 @@
-import { badOption, checkPaging, eventIdForm, type Order } from '../core/paging.ts'
+import type { SearchedTo } from '../core/list-page.ts'
+import {
+  type Candidates,
+  type Judged,
+  usualBounds,
+  type WalkBounds,
+  type WalkedList,
+  walk,
+} from '../core/list-walk.ts'
+import { badOption, checkPaging, type Order } from '../core/paging.ts'
 import { type Reader, readAtOnce } from '../core/reader.ts'
 import { numberArray } from '../db/array.ts'
 import { type Database, defineStatement } from '../db/database.ts'
 import { hasValues, isPath, type PayloadPath } from '../domain/payload-path.ts'
-import { checkFilter, type EventFilter, matchEvents } from './event-match.ts'
-import { sizeMatches } from './event-size.ts'
-import { choosePath, type Path, walkEvents } from './event-walk.ts'
+import { type EventFilter, eventTerms } from './event-filter.ts'
+import { eventList } from './event-list.ts'
+import { eventPlace } from './list-events.ts'
 import { type ListedEvent, readListed } from './listed-event.ts'
 
 /** The caller sees to it that there is a `createdFrom`. */
@@ -14,7 +23,7 @@ export interface PayloadSearch extends EventFilter {
   readonly paths: readonly PayloadPath[]
 }
 
-export interface PayloadSearchPage {
+export interface PayloadSearchPage extends SearchedTo {
   readonly events: readonly ListedEvent[]
   readonly searched: {
     /** How many payloads were looked at. */
@@ -29,125 +38,90 @@ export interface PayloadSearchPage {
   readonly nextCursor: string | null
 }
 
-/** What one call may cost. However little that is, it comes a step further. */
-export interface SearchBounds {
-  readonly eventsMax: number
-  readonly searchMs: number
-}
-
-const usualBounds: SearchBounds = { eventsMax: 20_000, searchMs: 1000 }
-
 /** Events whose payloads have certain values. No index knows them, so it looks at each, and says how far it came. */
 export async function searchPayload(
   db: Database,
   search: PayloadSearch,
-  { eventsMax, searchMs }: SearchBounds = usualBounds,
+  bounds: WalkBounds = usualBounds,
 ): Promise<PayloadSearchPage> {
   const { paths, ...filter } = search
-  checkFilter(filter)
+  const terms = eventTerms(filter)
   if (!Array.isArray(paths) || !paths.every(isPath)) {
     throw badOption('paths', 'a list of { path, value }, of texts', paths)
   }
-  const paging = checkPaging('events', { ...search, offset: 0 }, eventIdForm)
-  const { limit, after: cursor, order } = paging
-  const after = cursor === null ? null : Number(cursor)
+  const paging = checkPaging('events', { ...search, offset: 0 }, eventPlace)
+  const { limit, order, cursorAt } = paging
   return readAtOnce(db, async (reader) => {
-    const until = performance.now() + searchMs
-    const match = await matchEvents(reader, search)
-    const path = choosePath(match, await sizeMatches(reader, match), search.status)
-    const task = { path, paths, order, after, limit, eventsMax, until }
-    const { found, complete, last, ...searched } = await searchAlong(reader, task)
+    const list = await eventList(reader, terms, paging)
+    const looked = new LookedAt()
+    const judge = (window: Candidates<number>, max: number) =>
+      judgePayloads(reader, { list, paths, order, looked }, window, max)
+    const request = { order, after: list.after, count: limit, bounds }
+    const { items, reached } = await walk(reader, { ...list, judge }, request)
     return {
-      events: await readListed(reader, found, order),
-      searched: { ...searched, complete },
-      nextCursor: complete || last === null ? null : paging.cursorAt(last),
+      events: await readListed(reader, items, order),
+      searched: { ...looked, complete: reached === null },
+      nextCursor: reached === null ? null : cursorAt(reached),
+      searchedTo: reached === null || items.length >= limit ? null : await list.timeAt(reached),
     }
   })
 }
 
-interface Task extends Omit<SearchBounds, 'searchMs'> {
-  readonly path: Path
+class LookedAt {
+  events = 0
+  from: Date | null = null
+  to: Date | null = null
+
+  add(createdAt: Date): void {
+    this.events += 1
+    if (this.from === null || createdAt < this.from) this.from = createdAt
+    if (this.to === null || createdAt > this.to) this.to = createdAt
+  }
+}
+
+interface PayloadJudge {
+  readonly list: WalkedList<number, number>
   readonly paths: readonly PayloadPath[]
   readonly order: Order
-  readonly after: number | null
-  readonly limit: number
-  readonly until: number
+  readonly looked: LookedAt
 }
 
-interface Progress {
-  readonly found: number[]
-  events: number
-  from: Date | null
-  to: Date | null
-  last: number | null
-  complete: boolean
-}
+/** Payloads of this many bytes are read at a time, and this many bytes cost as much as a row. */
+const portionBytesMax = 1_000_000
+const bytesPerRow = 256
 
-/** So many are found at a time, and so many looked at to find them: between two such steps the time is checked. */
-const portion = 500
-const stepMax = 4096
-
-async function searchAlong(reader: Reader, task: Task): Promise<Progress> {
-  const { path, order, after } = task
-  const progress: Progress = { found: [], events: 0, from: null, to: null, last: after, complete: false }
-  do {
-    const walk = { path, order, after: progress.last, count: portion, examinedMax: stepMax }
-    const walked = await walkEvents(reader, walk)
-    const wholly = await lookThrough(reader, task, walked.ids, progress)
-    progress.complete = wholly && walked.end === 'exhausted'
-    if (wholly) progress.last = walked.last
-  } while (!progress.complete && !isOver(task, progress))
-  return progress
-}
-
-function isOver({ after, limit, eventsMax, until }: Task, { found, events, last }: Progress): boolean {
-  return found.length >= limit || events >= eventsMax || (last !== after && performance.now() >= until)
-}
-
-/** Whether it came to the end of the ids. */
-async function lookThrough(
+async function judgePayloads(
   reader: Reader,
-  task: Task,
-  ids: readonly number[],
-  progress: Progress,
-): Promise<boolean> {
-  let looked = 0
-  while (looked < ids.length && !isOver(task, progress)) {
-    const payloads = await readPayloads(reader, ids.slice(looked), task.order)
-    for (const { id, createdAt, text } of payloads) {
-      if (isOver(task, progress)) return false
-      if (hasValues(text, task.paths)) progress.found.push(id)
-      if (progress.from === null || createdAt < progress.from) progress.from = createdAt
-      if (progress.to === null || createdAt > progress.to) progress.to = createdAt
-      progress.events += 1
-      progress.last = id
-      looked += 1
-    }
+  { list, paths, order, looked }: PayloadJudge,
+  window: Candidates<number>,
+  itemsMax: number,
+): Promise<Judged<number, number>> {
+  const fitting = await list.judge(window, itemsMax)
+  const statement = order === 'asc' ? oldestStatement(reader) : newestStatement(reader)
+  const payloads =
+    fitting.items.length === 0
+      ? []
+      : await reader.run<PayloadRow>(statement, [numberArray(fitting.items), portionBytesMax])
+  const items: number[] = []
+  let rows = fitting.rows
+  for (const [id, createdAt, text] of payloads) {
+    rows += 1 + text.length / bytesPerRow
+    looked.add(createdAt)
+    if (hasValues(text, paths)) items.push(id)
+    if (items.length === itemsMax) return { items, rows, reached: id }
   }
-  return looked === ids.length
+  const last = payloads.at(-1)
+  return payloads.length === fitting.items.length || last === undefined
+    ? { items, rows }
+    : { items, rows, reached: last[0] }
 }
 
-interface Payload {
-  readonly id: number
-  readonly createdAt: Date
-  readonly text: string
-}
-
-const portionBytesMax = 4_000_000
-
-/** The first of them, as many as fit. */
-async function readPayloads(reader: Reader, ids: readonly number[], order: Order): Promise<Payload[]> {
-  const rows = await reader.run<[id: number, createdAt: Date, text: string]>(
-    order === 'asc' ? oldestStatement(reader) : newestStatement(reader),
-    [numberArray(ids), portionBytesMax],
-  )
-  return rows.map(([id, createdAt, text]) => ({ id, createdAt, text }))
-}
+type PayloadRow = [id: number, createdAt: Date, text: string]
 
 const oldestStatement = defineStatement('read_oldest_payloads', payloadsInOrder('asc'))
 const newestStatement = defineStatement('read_newest_payloads', payloadsInOrder('desc'))
 
-/** The first one always fits. A length is known without reading the text. */
+/** The first of them, as many as fit; the very first always fits. A length is known without reading the text. */
 function payloadsInOrder(order: Order): string {
   return `select p.id, p.created_at, p.payload
   from (

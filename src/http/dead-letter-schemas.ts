@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { cursor, subscriberRef } from './delivery-schemas.ts'
-import { eventId, flag, moment, named, time, whole } from './schemas.ts'
+import { eventId, flag, moment, named, searchedList, time, whole } from './schemas.ts'
 
 const typeName = z.string().regex(/^[A-Za-z0-9_.:-]{1,100}$/)
 const kind = z.enum(['buried', 'expired'])
@@ -68,11 +68,7 @@ export const letterList = named(
   'DeadLetters',
   z.object({
     dead_letters: z.array(letter),
-    total: z.int().describe('How many dead letters match; exact up to 10,000.'),
-    total_is_estimate: z.literal(true).optional(),
-    limit: z.int(),
-    offset: z.int(),
-    next_cursor: z.string().optional(),
+    ...searchedList,
   }),
 )
 export const letterDetails = named(

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { deliveryStatuses } from '../domain/delivery-status.ts'
-import { cursorMeaning, eventId, moment, named, text, time, whole } from './schemas.ts'
+import { cursorMeaning, eventId, moment, named, searchedList, text, time, whole } from './schemas.ts'
 
 export const subscriberRef = z
   .string()
@@ -52,14 +52,7 @@ export const deliveryList = named(
   'DeliveryList',
   z.object({
     deliveries: z.array(listedDelivery),
-    total: z.int().describe('How many deliveries match; exact up to 10,000.'),
-    total_is_estimate: z.literal(true).optional(),
-    limit: z.int(),
-    offset: z.int(),
-    next_cursor: z
-      .string()
-      .optional()
-      .describe('Send it as `cursor` to get the next page. A page may be short and still have a next page.'),
+    ...searchedList,
   }),
 )
 

@@ -22,18 +22,21 @@ export function pagingOf({ limit, offset, order, cursor }: PageQuery) {
 interface Page {
   readonly total?: number
   readonly totalIsEstimate?: boolean
+  /** How far a call came that ended early; null: it did not. */
+  readonly searchedTo?: Date | null
   readonly nextCursor: string | null
 }
 
 /** The fields that every page has beside its items. */
 export function pageFieldsOf({ limit = 20, offset = 0 }: Omit<PageQuery, 'order'>, page: Page): object {
-  const { total, totalIsEstimate = false, nextCursor } = page
+  const { total, totalIsEstimate = false, searchedTo = null, nextCursor } = page
   return {
     ...(total !== undefined && { total }),
     ...(totalIsEstimate && { total_is_estimate: true }),
     limit,
     offset,
     ...(nextCursor !== null && { next_cursor: nextCursor }),
+    ...(searchedTo !== null && { searched_to: searchedTo }),
   }
 }
 

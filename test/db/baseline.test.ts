@@ -21,7 +21,20 @@ const columnsOfAgain = [
   'subscription',
   'tags',
 ]
+const jumps = 'a list may jump to the next unfinished delivery of one subscription'
 const changedOnPurpose = new Map<string, string>([
+  ['column unfinished_unordered.subscription', jumps],
+  ['function delivery_states(bigint[])', 'takes subscriptions'],
+  ['function delivery_states(bigint[], integer[])', 'takes subscriptions'],
+  ['function delivery_status(text, integer)', 'the word for a delivery in lists, said once'],
+  ['function event_statuses(bigint[])', 'event_states alone says what status an event has'],
+  ['function next_unfinished(bigint)', jumps],
+  ['function next_unfinished(bigint, integer)', jumps],
+  ['function previous_unfinished(bigint)', jumps],
+  ['function previous_unfinished(bigint, integer)', jumps],
+  ['index runs.runs_retried', 'lists find what waits for a retry'],
+  ['view messages', 'uses delivery_status'],
+  ['view unfinished_unordered', jumps],
   [publishMany, 'a repeat is answered with its deliveries also after its event has gone'],
   ['column lane_counters.timeline', 'after a failover a lane begins a new epoch'],
   ['function route(text, text[])', 'its column `picky` is called `inspects`'],

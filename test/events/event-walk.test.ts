@@ -1,26 +1,18 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import type { Order } from '../../src/core/paging.ts'
-import { type Reader, readAtOnce } from '../../src/core/reader.ts'
 import type { PostgresDatabase } from '../../src/db/postgres.ts'
 import { type EventStatus, eventStatuses } from '../../src/domain/status.ts'
-import { gatherMatches, gatherMembers } from '../../src/events/event-gather.ts'
-import { type EventFilter, type EventMatch, matchEvents } from '../../src/events/event-match.ts'
-import { sizeMatches } from '../../src/events/event-size.ts'
-import { membersOf } from '../../src/events/event-sources.ts'
-import { choosePath, type Path, walkEvents } from '../../src/events/event-walk.ts'
-import type { Driver } from '../../src/events/event-window.ts'
-import { listEvents } from '../../src/events/list-events.ts'
+import { type EventFilter, listEvents, listUnfinished } from '../../src/events/list-events.ts'
+import { searchPayload } from '../../src/events/search-payload.ts'
 import { useEngines } from '../support/engine.ts'
+import { allPages, noTime, oneWindow, unbounded } from '../support/list-bounds.ts'
 
-/**
- * A list looks for events in several ways, and which one it takes depends on how many there are. Here each way is
- * taken with each filter, and all must agree with what a look at every event gives.
- */
+/** Every filter with every status, from either end and with hardly any work per call, agrees with a look at every event. */
 
 const openEngine = useEngines('event_walk')
-const count = 900
-/** Over several thousands of the index on tags. */
-const idOf = (n: number) => n * 41
+const count = 500
+/** Over several blocks of the index on tags. */
+const idOf = (n: number) => n * 82
 const begin = Date.UTC(2024, 0, 1)
 const timeOf = (n: number) => new Date(begin + n * 10_000)
 
@@ -35,14 +27,14 @@ const filters: EventFilter[] = [
   { tags: ['q', 'r'] },
   { tags: ['late'] },
   { orderingKey: 'k' },
-  { createdFrom: timeOf(300), createdTo: timeOf(600) },
+  { createdFrom: timeOf(150), createdTo: timeOf(350) },
   { type: 'a.x', tags: ['p'] },
   { type: 'a.*', tags: ['late'] },
   { type: 'a.y', orderingKey: 'k' },
   { tags: ['late'], orderingKey: 'k' },
-  { tags: ['p'], createdFrom: timeOf(500), createdTo: timeOf(800) },
-  { type: 'a.*', createdTo: timeOf(400) },
-  { orderingKey: 'k', createdFrom: timeOf(700) },
+  { tags: ['p'], createdFrom: timeOf(250), createdTo: timeOf(450) },
+  { type: 'a.*', createdTo: timeOf(200) },
+  { orderingKey: 'k', createdFrom: timeOf(350) },
 ]
 const orders: Order[] = ['asc', 'desc']
 
@@ -86,99 +78,95 @@ describe.each([undefined, ...eventStatuses])('of status %s', (status) => {
   test('a list has every event once, and their number', async () => {
     for (const [filter, order] of combine(asked, orders)) {
       const expected = expectedIds(filter, order)
-      const ids: number[] = []
-      let cursor: string | null | undefined
-      do {
-        const page = await listEvents(db, { ...filter, order, limit: 50, ...(cursor && { cursor }) })
-        expect([filter, page.total, page.totalIsEstimate]).toEqual([filter, expected.length, false])
-        ids.push(...page.events.map(({ id }) => id))
-        cursor = page.nextCursor
-      } while (cursor !== null)
+      const pages = await allPages((cursor) =>
+        listEvents(db, { ...filter, order, limit: 50, ...cursor }, unbounded),
+      )
+      const ids = pages.flatMap(({ events }) => events.map(({ id }) => id))
       expect([filter, ids]).toEqual([filter, expected])
-    }
-  })
-
-  test('a walk finds them along every index, from the start and from the middle', async () => {
-    for (const filter of asked) {
-      await reading(filter, async (reader, match, path) => {
-        for (const [along, order] of combine(pathsOf(match, path), orders)) {
-          for (const after of [null, idOf(450)]) {
-            const walk = { path: along, order, after, count: 10_000, examinedMax: 1e9 }
-            const { ids, end } = await walkEvents(reader, walk)
-            const where = { filter, driver: along.driver, order, after }
-            expect([where, ids, end]).toEqual([where, expectedIds(filter, order, after), 'exhausted'])
-          }
-        }
-      })
-    }
-  })
-
-  test('all are gathered at once, and counted', async () => {
-    for (const [filter, order] of combine(asked, orders)) {
-      const after = idOf(450)
-      const expected = {
-        ids: expectedIds(filter, order, after).slice(0, 30),
-        total: expectedIds(filter, order).length,
+      for (const { total, totalIsEstimate, searchedTo } of pages) {
+        expect([filter, total, totalIsEstimate, searchedTo]).toEqual([filter, expected.length, false, null])
       }
-      await reading(filter, async (reader, match) => {
-        const gathering = { match, order, after, count: 30 }
-        const size = await sizeMatches(reader, match)
-        const matching = await gatherMatches(reader, gathering, { size, status, max: 10_000 })
-        expect([filter, matching]).toEqual([filter, expected])
-        if (status === undefined) return
-        const members = await gatherMembers(reader, gathering, {
-          ...{ members: membersOf(status), status, eventsMax: 10_000, rowsMax: 10_000 },
-        })
-        expect([filter, members]).toEqual([filter, expected])
-      })
+    }
+  })
+
+  test('short pages lead to every event, and say how far each searched', async () => {
+    for (const [at, filter] of asked.entries()) {
+      const order = at % 2 === 0 ? 'asc' : 'desc'
+      const bounds = at % 3 === 0 ? noTime : oneWindow
+      const pages = await allPages((cursor) =>
+        listEvents(db, { ...filter, order, limit: 40, ...cursor }, bounds),
+      )
+      const ids = pages.flatMap(({ events }) => events.map(({ id }) => id))
+      expect([filter, ids]).toEqual([filter, expectedIds(filter, order)])
+      for (const { events, searchedTo, nextCursor } of pages) {
+        const isShort = events.length < 40 && nextCursor !== null
+        expect([filter, searchedTo]).toEqual([filter, isShort ? expect.any(Date) : null])
+      }
+      const last = pages.at(-1)
+      expect([filter, last?.total, last?.totalIsEstimate]).toEqual([filter, ids.length, false])
+    }
+  })
+
+  test('an offset is kept across short pages', async () => {
+    for (const filter of asked.slice(0, 7)) {
+      for (const offset of [1, 40, 400]) {
+        const first = await listEvents(db, { ...filter, limit: 30, offset }, oneWindow)
+        const { nextCursor: cursor } = first
+        const rest =
+          cursor === null
+            ? []
+            : await allPages((next) => listEvents(db, { ...filter, limit: 30, cursor, ...next }, oneWindow))
+        const ids = [first, ...rest].flatMap(({ events }) => events.map(({ id }) => id))
+        expect([filter, offset, ids]).toEqual([filter, offset, expectedIds(filter, 'asc').slice(offset)])
+      }
+    }
+  })
+
+  test('what is unfinished is found page by page, and so is a value in payloads', async () => {
+    for (const filter of asked.slice(0, 9)) {
+      const unfinished = await allPages((cursor) =>
+        listUnfinished(db, { ...filter, limit: 60, ...cursor }, oneWindow),
+      )
+      const expected = stored.filter(
+        (event) => isAsked(event, filter) && ['PENDING', 'PROCESSING'].includes(event.status),
+      )
+      const ids = unfinished.flatMap(({ eventIds }) => eventIds)
+      expect([filter, ids]).toEqual([filter, expected.map(({ id }) => id)])
+
+      const search = { createdFrom: timeOf(0), ...filter, paths: [{ path: ['odd'], value: 'true' }] }
+      const pages = await allPages((cursor) =>
+        searchPayload(db, { ...search, limit: 30, ...cursor }, oneWindow),
+      )
+      const found = pages.flatMap(({ events }) => events.map(({ id }) => id))
+      const odd = expectedIds(filter, 'asc').filter((id) => (id / idOf(1)) % 2 === 1)
+      expect([filter, found]).toEqual([filter, odd])
     }
   })
 })
 
-test('a walk that gives up tells how far it came, and can be gone on with', async () => {
-  await reading({ status: 'PENDING' }, async (reader, _match, path) => {
-    const ids: number[] = []
-    let after: number | null = null
-    for (;;) {
-      const step = await walkEvents(reader, { path, order: 'asc', after, count: 10, examinedMax: 100 })
-      ids.push(...step.ids)
-      after = step.last
-      if (step.end === 'exhausted') break
-    }
-    expect(ids).toEqual(expectedIds({ status: 'PENDING' }, 'asc'))
-  })
+test('a total beyond 1,000 matches is extrapolated, and never above what is stored', async () => {
+  const engine = await openEngine()
+  const { schema } = engine.db
+  await engine.db.query(
+    `insert into ${schema}.events (id, type, payload, owed, created_at)
+    select n + case when n > 3000 then 1000000 else 0 end, case when n % 2 = 0 then 'even' else 'odd' end, '1', '{}', ${schema}.clock()
+    from generate_series(1, 4000) as n`,
+  )
+  const { total, totalIsEstimate } = await listEvents(engine.db, { type: 'even' }, unbounded)
+  expect(totalIsEstimate).toBe(true)
+  expect(total).toBeGreaterThan(1000)
+  expect(total).toBeLessThanOrEqual(4000)
+  const all = await listEvents(engine.db, {}, unbounded)
+  expect(all).toMatchObject({ total: 4000, totalIsEstimate: false })
 })
-
-async function reading(
-  filter: EventFilter,
-  work: (reader: Reader, match: EventMatch, path: Path) => Promise<void>,
-): Promise<void> {
-  await readAtOnce(db, async (reader) => {
-    const match = await matchEvents(reader, filter)
-    await work(reader, match, choosePath(match, await sizeMatches(reader, match), filter.status))
-  })
-}
-
-/** The one that a list would take, and the others. */
-function pathsOf({ conditions }: EventMatch, path: Path): Path[] {
-  const { status } = path
-  const members = status === undefined ? [] : [membersOf(status)]
-  const drivers: Driver[] = conditions.filter((one) => one.on === 'types' || one.on === 'orderingKey')
-  return [
-    path,
-    ...[null, ...drivers].map((driver) => ({ ...path, members: null, driver })),
-    ...members.map((one) => ({ ...path, members: one, driver: null, statusJump: null })),
-  ]
-}
 
 function combine<A, B>(first: readonly A[], second: readonly B[]): [A, B][] {
   return first.flatMap((one) => second.map((other): [A, B] => [one, other]))
 }
 
-function expectedIds(filter: EventFilter, order: Order, after: number | null = null): number[] {
+function expectedIds(filter: EventFilter, order: Order): number[] {
   const ids = stored.filter((event) => isAsked(event, filter)).map(({ id }) => id)
-  if (order === 'desc') ids.reverse()
-  return after === null ? ids : ids.filter((id) => (order === 'asc' ? id > after : id < after))
+  return order === 'desc' ? ids.reverse() : ids
 }
 
 function isAsked(event: StoredRow, filter: EventFilter): boolean {
@@ -224,7 +212,7 @@ async function fill(write: Write): Promise<void> {
   const pick = <T>(items: readonly T[]) => items[Math.floor(random() * items.length)] as T
   for (let n = 1; n <= count; n++) {
     const id = idOf(n)
-    const isLate = n > 750
+    const isLate = n > 400
     const owed = pick([[], [1], [1], [1], [2], [1, 2], [1, 2, 3]])
     const type = isLate && random() < 0.3 ? 'late' : pick(['a.x', 'a.x', 'a.y', 'b', null])
     const tags = [
@@ -233,12 +221,20 @@ async function fill(write: Write): Promise<void> {
     ]
     await write(
       `insert into posthorn.events (id, type, tags, ordering_key, payload, owed, created_at)
-      values ($1, $2, $3, $4, '1', $5, $6)`,
-      [id, type, tags.length === 0 ? null : tags, random() < 0.3 ? 'k' : null, owed, timeOf(n)],
+      values ($1, $2, $3, $4, $7, $5, $6)`,
+      [
+        id,
+        type,
+        tags.length === 0 ? null : tags,
+        random() < 0.3 ? 'k' : null,
+        owed,
+        timeOf(n),
+        `{"odd":${n % 2 === 1}}`,
+      ],
     )
     if (owed.length === 0 && random() < 0.3) await bury(write, id, null, 'buried', null)
     for (const subscription of owed) {
-      const { records, place } = n < 450 && random() < 0.9 ? fates[0] : pick(fates)
+      const { records, place } = n < 250 && random() < 0.9 ? fates[0] : pick(fates)
       await record(write, id, subscription, records)
       if (place === 'waiting' || place === 'leased') await wait(write, { id, subscription, place, random })
     }

@@ -254,6 +254,35 @@ describe('the list', () => {
     }
   })
 
+  test('gives a short page where little matches, says how far it searched, and goes on by its link', async () => {
+    const api = await open()
+    await api.subscriber('rare', { event_types: ['rare'] })
+    const { db } = api.server
+    await db.query(
+      `insert into ${db.schema}.events (id, type, payload, owed, created_at)
+      select nextval('${db.schema}.event_ids'), 'note', '1', '{}', ${db.schema}.clock() from generate_series(1, 30000)`,
+    )
+    const eventId = await api.note({ type: 'rare' })
+    const first = await api.server.call('GET', '/deliveries?subscriber=rare')
+    expect(first.json).toEqual({
+      deliveries: [],
+      total: 0,
+      total_is_estimate: true,
+      limit: 20,
+      offset: 0,
+      next_cursor: expect.any(String),
+      searched_to: isTime,
+    })
+    const found: number[] = []
+    let next: string | undefined = '/deliveries?subscriber=rare'
+    while (next !== undefined) {
+      const { json, headers } = await api.server.call('GET', next)
+      found.push(...json.deliveries.map((one: Json) => one.event_id))
+      next = headers.get('link')?.match(/^<([^>]+)>/)?.[1]
+    }
+    expect(found).toEqual([eventId])
+  })
+
   test('knows a subscriber by id and by name, also one that has ended', async () => {
     const api = await open()
     const id = await api.subscriber('s')

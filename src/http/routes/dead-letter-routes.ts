@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { PosthornError } from '../../errors.ts'
 import type { DeadLetter, DeadLetterFilter, DeadLetterHead, Hub } from '../../hub.ts'
 import * as schemas from '../dead-letter-schemas.ts'
-import { linkTo, pageResponse } from '../page-answer.ts'
+import { pageAnswer, pageResponse } from '../page-answer.ts'
 import { type Answer, type Call, type Caller, defineRoute, emptyBody, type Route } from '../route.ts'
 import { badField } from '../schema-issue.ts'
 import { recordAction } from './record-action.ts'
@@ -18,7 +18,7 @@ export function deadLetterRoutes(hub: Hub): Route[] {
       query: schemas.deadLetterQuery,
       summary: 'List dead letters',
       description:
-        'Without the snapshots. Dead letters that were retried are left out, unless `include_retried=true`.',
+        'Without the snapshots. Dead letters that were retried are left out, unless `include_retried=true`. One call does bounded work: where few match, a page may be short; then `searched_to` says how far the call came, and `next_cursor` continues from there.',
       responses: {
         200: pageResponse(schemas.letterList, 'A page of dead letters.'),
       },
@@ -82,21 +82,13 @@ async function list(hub: Hub, { query, request }: ListCall): Promise<Answer> {
   const { limit = 20, offset = 0, order, cursor, include_retried: includeRedriven, ...rest } = query
   const page = await hub.deadLetterHeads({
     ...(await filterOf(hub, rest)),
-    ...{ limit, offset },
+    limit,
+    offset,
     ...(order !== undefined && { order }),
     ...(cursor !== undefined && { cursor }),
     ...(includeRedriven !== undefined && { includeRedriven }),
   })
-  const { deadLetters, total, totalIsEstimate, nextCursor } = page
-  return {
-    status: 200,
-    json: {
-      dead_letters: deadLetters.map(letterJson),
-      ...{ total, ...(totalIsEstimate && { total_is_estimate: true }), limit, offset },
-      ...(nextCursor !== null && { next_cursor: nextCursor }),
-    },
-    ...(nextCursor !== null && { headers: linkTo(request.url, nextCursor) }),
-  }
+  return pageAnswer({ dead_letters: page.deadLetters.map(letterJson) }, { query, url: request.url, page })
 }
 
 async function retrySome(hub: Hub, body: RetryBody, caller: Caller): Promise<Answer> {

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { PosthornError } from '../../errors.ts'
 import type { DeliveryAttempt, DeliveryDetails, Hub, ListedDelivery } from '../../hub.ts'
 import * as schemas from '../delivery-schemas.ts'
-import { linkTo, pageResponse } from '../page-answer.ts'
+import { pageAnswer, pageResponse } from '../page-answer.ts'
 import { type Answer, type Call, defineRoute, emptyBody, type Route } from '../route.ts'
 import { recordAction } from './record-action.ts'
 
@@ -16,7 +16,7 @@ export function deliveryRoutes(hub: Hub): Route[] {
       query: schemas.deliveryQuery,
       summary: 'List deliveries',
       description:
-        'By event, then by subscription. A call goes through at most 40,000 events, so a page may be short and still have a `next_cursor`.',
+        'By event, then by subscription. One call does bounded work: where few match, a page may be short; then `searched_to` says how far the call came, and `next_cursor` continues from there.',
       responses: {
         200: pageResponse(schemas.deliveryList, 'A page of deliveries.'),
       },
@@ -74,7 +74,8 @@ async function list(hub: Hub, { query, request }: ListCall): Promise<Answer> {
     throw new PosthornError('BAD_FIELD', { field: 'status', expected, value: status })
   }
   const page = await hub.deliveries.list({
-    ...{ limit, offset },
+    limit,
+    offset,
     ...(eventId !== undefined && { eventId }),
     ...(subscriber !== undefined && { subscription: await hub.deliveries.subscriber(subscriber) }),
     ...(status !== undefined && { status }),
@@ -82,16 +83,7 @@ async function list(hub: Hub, { query, request }: ListCall): Promise<Answer> {
     ...(order !== undefined && { order }),
     ...(cursor !== undefined && { cursor }),
   })
-  const { deliveries, total, totalIsEstimate, nextCursor } = page
-  return {
-    status: 200,
-    json: {
-      deliveries: deliveries.map(deliveryJson),
-      ...{ total, ...(totalIsEstimate && { total_is_estimate: true }), limit, offset },
-      ...(nextCursor !== null && { next_cursor: nextCursor }),
-    },
-    ...(nextCursor !== null && { headers: linkTo(request.url, nextCursor) }),
-  }
+  return pageAnswer({ deliveries: page.deliveries.map(deliveryJson) }, { query, url: request.url, page })
 }
 
 async function details(hub: Hub, id: string): Promise<Answer> {

@@ -4,7 +4,7 @@ import { PosthornError } from '../../errors.ts'
 import type { EventDetails, EventFilter, Hub, LogEntry } from '../../hub.ts'
 import { eventText } from '../event-text.ts'
 import { cloudEvent, cloudEventOut, format, formatOf } from '../format.ts'
-import { linkTo, pageResponse } from '../page-answer.ts'
+import { linkTo, pageFieldsOf, pageResponse } from '../page-answer.ts'
 import { readStorable, readTags } from '../read-request.ts'
 import { type Answer, type Call, defineRoute, type Route } from '../route.ts'
 import { badField } from '../schema-issue.ts'
@@ -37,7 +37,7 @@ export function eventRoutes(hub: Hub): Route[] {
       query: listQuery,
       summary: 'List events',
       description:
-        'By id, without payloads. `payload.<path>=<value>` searches payloads within a time range, for which `created_from` is required; `searched` says how far the search came.',
+        'By id, without payloads. `payload.<path>=<value>` searches payloads within a time range, for which `created_from` is required; `searched` says how far the search came. One call does bounded work: where few match, a page may be short; then `searched_to` says how far the call came, and `next_cursor` continues from there.',
       queryPrefix: 'payload.',
       responses: {
         200: pageResponse(schemas.eventList, 'A page of events.'),
@@ -114,14 +114,12 @@ function entryOf(entry: LogEntry): object {
 }
 
 async function list(hub: Hub, { query, prefixed, request }: ListCall): Promise<Answer> {
-  const { limit = 20, offset = 0 } = query
   const filter = filterOf(query)
-  if (prefixed.length > 0) return search(hub, filter, { limit, prefixed, url: request.url })
-  const { events, total, totalIsEstimate, nextCursor } = await hub.listEvents(filter)
-  const rest = {
-    ...{ total, ...(totalIsEstimate && { total_is_estimate: true }) },
-    ...{ limit, offset, ...(nextCursor !== null && { next_cursor: nextCursor }) },
-  }
+  if (prefixed.length > 0)
+    return search(hub, filter, { limit: query.limit ?? 20, prefixed, url: request.url })
+  const { events, ...page } = await hub.listEvents(filter)
+  const { nextCursor } = page
+  const rest = pageFieldsOf(query, page)
   const texts = events.map((event) => eventText(event, event))
   return {
     status: 200,
@@ -144,8 +142,14 @@ async function search(hub: Hub, filter: EventFilter, { limit, prefixed, url }: S
     throw badField('offset', '0 where payloads are searched', filter.offset)
   }
   const paths = prefixed.map(([path, value]) => ({ path: path.split('.'), value }))
-  const { events, searched, nextCursor } = await hub.searchPayloads({ ...filter, paths })
-  const rest = { limit, offset: 0, searched, ...(nextCursor !== null && { next_cursor: nextCursor }) }
+  const { events, searched, searchedTo, nextCursor } = await hub.searchPayloads({ ...filter, paths })
+  const rest = {
+    limit,
+    offset: 0,
+    searched,
+    ...(searchedTo !== null && { searched_to: searchedTo }),
+    ...(nextCursor !== null && { next_cursor: nextCursor }),
+  }
   const texts = events.map((event) => eventText(event, event))
   return {
     status: 200,

@@ -1,0 +1,111 @@
+import { firstKeys } from '../core/list-sql.ts'
+import type { Source, Stretch, WalkedList } from '../core/list-walk.ts'
+import type { Order } from '../core/paging.ts'
+import type { Reader } from '../core/reader.ts'
+import { within } from './event-terms.ts'
+
+/** How a state of deliveries finds events that may have one: all that have one are among them. */
+export interface StateFinder {
+  /** Queries of the event ids, as `key`, where the state has a place of its own and is rare. */
+  readonly members?: (stretch: Stretch<number>) => readonly string[]
+  /** The same of one subscription, but also in other states. */
+  readonly ofSubscription?: (stretch: Stretch<number>, subscription: number) => string
+  /** They stand in no order, so each query reads them all. */
+  readonly isUnordered?: boolean
+  /** The SQL functions that skip a stretch without any. */
+  readonly jump?: 'unfinished' | 'completed'
+}
+
+type FinderName = 'unfinished' | 'completed' | 'inFlight' | 'retried' | 'buried' | 'expired' | 'cancelled'
+
+export const finders: Record<FinderName, StateFinder> = {
+  unfinished: { jump: 'unfinished' },
+  completed: { jump: 'completed' },
+  inFlight: {
+    jump: 'unfinished',
+    isUnordered: true,
+    members: (stretch) => [
+      `select f.event_id as key from __schema__.in_flight f where ${within(stretch, 'f.event_id')}`,
+    ],
+  },
+  // Only the first delivery of a run can have failed. While a run is leased, first_id may lag behind.
+  retried: {
+    jump: 'unfinished',
+    members: (stretch) => [
+      `select r.first_id as key
+      from __schema__.runs r
+      where r.failures > 0 and r.state <> 'leased' and ${within(stretch, 'r.first_id')}`,
+      `select r.event_ids[1] as key
+      from __schema__.runs r
+      where r.failures > 0 and r.state = 'leased' and ${within(stretch, 'r.event_ids[1]')}`,
+    ],
+  },
+  buried: { members: letters('buried'), ofSubscription: lettersOfSubscription },
+  expired: { members: letters('expired'), ofSubscription: lettersOfSubscription },
+  cancelled: {
+    members: (stretch) => [
+      `select a.event_id as key
+      from __schema__.audit a
+      where a.settlement in ('cancelled', 'discarded') and ${within(stretch, 'a.event_id')}`,
+    ],
+  },
+}
+
+function letters(kind: 'buried' | 'expired'): NonNullable<StateFinder['members']> {
+  return (stretch) => [
+    `select l.event_id as key
+      from __schema__.dead_letters l
+      where l.kind = '${kind}' and l.redriven_at is null and ${within(stretch, 'l.event_id')}`,
+  ]
+}
+
+function lettersOfSubscription(stretch: Stretch<number>, subscription: number): string {
+  return `select l.event_id as key
+      from __schema__.dead_letters l
+      where l.subscription = ${subscription} and l.redriven_at is null and ${within(stretch, 'l.event_id')}`
+}
+
+type StateSearch = Pick<WalkedList<number, unknown>, 'sources' | 'jump' | 'windowMin'>
+
+const unorderedWindowMin = 1024
+
+/** For several states at once: where each has a place, those together; else what they have in common. */
+export function searchStates(
+  reader: Reader,
+  asked: readonly StateFinder[],
+  subscription: number | undefined,
+): StateSearch {
+  const [first] = asked
+  if (first === undefined) return { sources: [] }
+  if (asked.every(({ members }) => members !== undefined)) {
+    const { ofSubscription } = first
+    const together = inOrder((stretch) => asked.flatMap(({ members }) => members?.(stretch) ?? []))
+    const windowMin = asked.some(({ isUnordered }) => isUnordered) ? unorderedWindowMin : undefined
+    if (ofSubscription === undefined || subscription === undefined) return { sources: [together], windowMin }
+    return { sources: [together, inOrder((stretch) => [ofSubscription(stretch, subscription)])], windowMin }
+  }
+  const { jump } = first
+  if (jump === undefined || asked.some((finder) => finder.jump !== jump)) return { sources: [] }
+  return { sources: [], jump: (stretch, order) => skip(reader, jump, { stretch, order, subscription }) }
+}
+
+function inOrder(queries: (stretch: Stretch<number>) => readonly string[]): Source<number> {
+  return { candidates: ({ stretch, order, size }) => firstKeys(queries(stretch), order, size) }
+}
+
+interface Skip {
+  readonly stretch: Stretch<number>
+  readonly order: Order
+  readonly subscription: number | undefined
+}
+
+async function skip(
+  reader: Reader,
+  jump: NonNullable<StateFinder['jump']>,
+  { stretch: { above, below }, order, subscription }: Skip,
+): Promise<number | null> {
+  const [name, from] = order === 'asc' ? [`next_${jump}`, above] : [`previous_${jump}`, below]
+  const values = jump === 'unfinished' ? `${from}, ${subscription ?? 'null'}` : from
+  const { rows } = await reader.query<{ id: number | null }>(`select __schema__.${name}(${values}) as id`)
+  return rows[0]?.id ?? null
+}
