@@ -1,6 +1,6 @@
 import type { Catalogue, EventToPublish } from '../domain/catalogue.ts'
 import type { EventInput } from '../domain/event.ts'
-import { atPlace, checkEventForm, checkEventList } from '../domain/event-list.ts'
+import { atPlace, checkEventForm, checkEventList } from '../domain/event-inputs.ts'
 import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import type {
   CancelAnswer,

@@ -1,5 +1,5 @@
 import type { EventAttributes, EventFields, EventInput, EventSource } from '../domain/event.ts'
-import { checkEventForm } from '../domain/event-list.ts'
+import { checkEventForm } from '../domain/event-inputs.ts'
 import { readElements, readMembers } from '../domain/json-members.ts'
 import { leftOut, unknownName } from '../domain/known-names.ts'
 import { meantFields } from '../domain/meant-fields.ts'

@@ -26,7 +26,7 @@ export interface CheckedPaging {
 }
 
 export const limitMax = 1000
-export const offsetMax = 10_000
+const offsetMax = 10_000
 /** A total is exact up to here. */
 export const totalMax = 10_000
 

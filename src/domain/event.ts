@@ -1,5 +1,5 @@
 import { badEvent } from './bad-value.ts'
-import { checkEventForm } from './event-list.ts'
+import { checkEventForm } from './event-inputs.ts'
 import { leftOut, type NamesOf, unknownName } from './known-names.ts'
 import { meantFields } from './meant-fields.ts'
 import { checkPayloadText, stringifyPayload } from './payload.ts'

@@ -1,6 +1,6 @@
 import type { Catalogue } from '../domain/catalogue.ts'
 import type { EventInput } from '../domain/event.ts'
-import { checkEventForm } from '../domain/event-list.ts'
+import { checkEventForm } from '../domain/event-inputs.ts'
 
 /** The event with the payload that the catalogue's schema returns, and with the catalogue's ordering key. */
 export async function validate(catalogue: Catalogue, input: EventInput): Promise<EventInput> {

@@ -22,7 +22,7 @@ function typeCondition(pattern: string, parameters: Parameters): string {
 }
 
 /** Ids have less than 53 bits. */
-export const idLimit = 2 ** 53
+const idLimit = 2 ** 53
 
 /** Wide enough to miss nothing: times do not strictly grow with ids, so each event's own time is judged as well. */
 export async function eventRange(reader: Reader, terms: readonly Term[]): Promise<Stretch<number>> {

@@ -9,7 +9,7 @@ import {
   parseEvent,
   w3cTraceparent,
 } from '../domain/event.ts'
-import { atPlace } from '../domain/event-list.ts'
+import { atPlace } from '../domain/event-inputs.ts'
 import { decodeUtf8, readElements, readMembers } from '../domain/json-members.ts'
 import { PosthornError } from '../errors.ts'
 import { parseNamed, type ReadEvent, readFields, withAttribute } from './read-fields.ts'
