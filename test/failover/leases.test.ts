@@ -70,7 +70,7 @@ test('a lease whose answer was lost does not stand until it ends: the process th
   // A lease that finds nothing may come first.
   while (handedBack() === 0) {
     const settled = once(hub.events, 'settled')
-    proxy.cutAt('s.drain_fence as fence', 'committed')
+    proxy.cutAt('as last_id', 'committed')
     await client.query(`select answer.publish('a', '${++published}')`)
     await settled
   }

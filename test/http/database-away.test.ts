@@ -146,7 +146,7 @@ describe('a publish whose connection is lost', () => {
   test('after its commit is stored all the same', async () => {
     const server = await open({ freshMs: 0 })
     // What the answer says of retries is read after the commit.
-    proxy.cutAt('list_subscriptions', 'before')
+    proxy.cutAt('read_subscriptions', 'before')
     const { status, json } = await server.call('POST', '/events', event)
     expect(status).toBe(201)
     expect((await server.call('GET', `/events/${json.id}`)).status).toBe(200)
