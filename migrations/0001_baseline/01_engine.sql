@@ -36,9 +36,9 @@
 --
 -- Advisory locks have numbers, so that no two features share one. The name of the schema is a part of each lock.
 --   lock    0: migrate.ts              one process migrates
---   lock 7001: 05_admit.sql, admit.ts  one transaction moves lanes; a drain, a change of key_concurrency and a memory queue
+--   lock 7001: 05_admit.sql, admit-statements.ts  one transaction moves lanes; a drain, a change of key_concurrency and a memory queue
 --                                      that moves into the database wait for it
---   lock 7002: pressure.ts             one process measures the queues
+--   lock 7002: queue-statements.ts     one process measures the queues
 --   lock 7003: 02_ids.sql              one session moves the id sequences after a promotion
 --   lock 7004: create-replay.ts        one caller creates a replay; the replay's id is a part of this lock
 

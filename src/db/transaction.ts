@@ -90,22 +90,23 @@ export async function runOnce(
   settings: TransactionSettings,
   submission: Submission,
 ): Promise<readonly unknown[]> {
-  const { begin, timeoutMs } = settings
+  const { begin, timeoutMs, readOnly } = settings
   const begun = loan.query({ text: begin, timeoutMs })
   const answered = loan.query({ ...submission, timeoutMs })
   const committed = loan.query({ text: 'commit', timeoutMs })
   const [beginning, answer, end] = await Promise.allSettled([begun, answered, committed])
-  if (beginning.status === 'rejected') throw beforeCommit(beginning.reason)
-  if (answer.status === 'rejected') throw beforeCommit(answer.reason)
-  if (end.status === 'rejected') throw breaksConnection(end.reason) ? inDoubt(end.reason) : end.reason
+  const doubt = readOnly ? unavailable : inDoubt
+  if (beginning.status === 'rejected') throw beforeCommit(beginning.reason, doubt)
+  if (answer.status === 'rejected') throw beforeCommit(answer.reason, doubt)
+  if (end.status === 'rejected') throw breaksConnection(end.reason) ? doubt(end.reason) : end.reason
   const tag = end.value.command
   if (tag !== 'COMMIT') throw new PosthornError('TRANSACTION_ROLLED_BACK', { tag })
   return answer.value.rows
 }
 
 /** The COMMIT was on its way too. If the server itself answered with an error, nothing was committed. */
-function beforeCommit(reason: unknown): unknown {
-  return isServerError(reason) ? translate(reason) : inDoubt(reason)
+function beforeCommit(reason: unknown, doubt: typeof inDoubt): unknown {
+  return isServerError(reason) ? translate(reason) : doubt(reason)
 }
 
 /** COMMIT ends a failed transaction without an error: only the tag of the answer shows the rollback. */

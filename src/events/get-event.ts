@@ -60,7 +60,7 @@ export async function getEvent(db: Database, request: GetEventRequest): Promise<
   const { id, logs } = request
   checkEventId(id)
   // One snapshot would take a transaction; instead the deliveries, read in one statement, decide the status.
-  const [row] = await db.run<DetailsRow>(readEvent(db), [id])
+  const [row] = await db.once<DetailsRow>(readEvent(db), [id], { readOnly: true })
   if (row === undefined) return undefined
   const [unwanted, policyRetries, purgedAt, ...columns] = row
   const event = eventFromRow(columns)

@@ -61,7 +61,9 @@ test('the baseline makes the schema of the ten migrations that it replaced, but 
   await database.drop()
 
   const objects = [...new Set([...before.keys(), ...now.keys()])].sort()
+  const isOfNewView = (object: string) => object.startsWith('column subscription_rows.')
   const differing = objects
+    .filter((object) => !isOfNewView(object))
     .map((object) => ({ object, before: before.get(object), now: now.get(object) }))
     .filter((each) => each.before !== each.now)
   expect(differing.filter(({ object }) => !changedOnPurpose.has(object))).toEqual([])

@@ -121,7 +121,7 @@ test('a web page from elsewhere cannot make the browser of somebody here publish
     expect(answer.status, JSON.stringify(headers)).toBe(status)
     expect((await server.hub.listEvents()).total - before).toBe(status === 202 ? 1 : 0)
     if (status === 202) continue
-    const error = expect.stringContaining('create a key first')
+    const error = expect.stringContaining('create a key with')
     expect(answer.json).toMatchObject({ code: 'foreign_request', error })
     expect(answer.headers['access-control-allow-origin']).toBeUndefined()
   }
@@ -160,7 +160,7 @@ test('a request that a proxy on this machine has handed on is refused, and told 
     // Also when the proxy says that it was somebody here: anybody can say so.
     const headers = { host: 'localhost', [header]: '127.0.0.1' }
     const answer = await ask(server, { method: 'POST', headers, body: event })
-    const error = expect.stringContaining('create a key first: posthorn keys create')
+    const error = expect.stringContaining('create a key with posthorn keys create')
     expect(answer, header).toMatchObject({
       status: 403,
       json: { code: 'foreign_request', header: header.toLowerCase(), value: '127.0.0.1', error },
