@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { deliveryStatuses } from '../domain/delivery-status.ts'
-import { eventId, moment, named, searchedList, text, time, whole } from './schemas.ts'
+import { searchedList } from './list-schemas.ts'
+import { eventId, moment, named, text, time, whole } from './schemas.ts'
 
 /** A subscriber's id, or its name. */
 export const subscriberRef = z

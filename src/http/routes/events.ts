@@ -3,6 +3,7 @@ import { eventStatuses } from '../../domain/status.ts'
 import { PosthornError } from '../../errors.ts'
 import type { EventDetails, EventFilter, Hub, LogEntry } from '../../hub.ts'
 import { cloudEvent, cloudEventOut, format, formatOf } from '../format.ts'
+import { eventList } from '../list-schemas.ts'
 import { linkTo, searchFieldsOf } from '../page.ts'
 import { readStorable, readTags } from '../read-request.ts'
 import { type Answer, type Call, defineRoute, type Route } from '../route.ts'
@@ -41,7 +42,7 @@ export function eventRoutes(hub: Hub): Route[] {
       responses: {
         200: {
           description: 'A page.',
-          schema: schemas.eventList,
+          schema: eventList,
           headers: { link: 'rel="next": the next page' },
         },
       },
