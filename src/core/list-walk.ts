@@ -73,7 +73,7 @@ export interface WalkBounds {
   readonly timeMs: number
 }
 
-export const usualBounds: WalkBounds = { rowsMin: 2000, rowsMax: 24_000, timeMs: 15 }
+export const usualBounds: WalkBounds = { rowsMin: 2000, rowsMax: 24_000, timeMs: 12 }
 
 export interface WalkRequest<K extends Key> {
   readonly order: Order
