@@ -97,16 +97,15 @@ async function totalOf<K extends Key, Item>(
 ): Promise<Total> {
   const known = passed + found
   if (list.isFiltered && reached === null) return { total: known, totalIsEstimate: false }
-  const counted = list.isFiltered ? null : await numberFrom(reader, list.counted)
-  if (counted !== null) return { total: counted, totalIsEstimate: false }
-  const stored = Math.round((await numberFrom(reader, list.stored)) ?? 0)
-  if (!list.isFiltered || reached === null) return { total: stored, totalIsEstimate: true }
+  const counted = await numberFrom(reader, list.counted)
+  const all = counted ?? Math.round((await numberFrom(reader, list.stored)) ?? 0)
+  if (!list.isFiltered || reached === null) return { total: all, totalIsEstimate: counted === null }
   const ends = await list.ends()
   const [from, to] = order === 'asc' ? ends : [ends[1], ends[0]]
   const at = list.numberOf(reached)
   const begin = list.after === null ? from : list.numberOf(list.after)
   const rest = (found * Math.abs(to - at)) / Math.max(1, Math.abs(at - begin))
-  return { total: Math.max(known, Math.min(stored, Math.round(known + rest))), totalIsEstimate: true }
+  return { total: Math.max(known, Math.min(all, Math.round(known + rest))), totalIsEstimate: true }
 }
 
 async function numberFrom(reader: Reader, query: string): Promise<number | null> {

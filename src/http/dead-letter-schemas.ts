@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { cursor, subscriberRef } from './delivery-schemas.ts'
-import { eventId, flag, moment, named, searchedList, time, whole } from './schemas.ts'
+import { searchedList } from './list-schemas.ts'
+import { eventId, flag, moment, named, time, whole } from './schemas.ts'
 
 const typeName = z.string().regex(/^[A-Za-z0-9_.:-]{1,100}$/)
 const kind = z.enum(['buried', 'expired'])

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { deliveryStatuses } from '../domain/delivery-status.ts'
-import { cursorMeaning, eventId, moment, named, searchedList, text, time, whole } from './schemas.ts'
+import { searchedList } from './list-schemas.ts'
+import { cursorMeaning, eventId, moment, named, text, time, whole } from './schemas.ts'
 
 export const subscriberRef = z
   .string()

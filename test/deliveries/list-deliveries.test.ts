@@ -165,7 +165,7 @@ test('a total is exact up to 10,000, with a filter up to 1,000, and then near', 
   for (const filter of [{}, { subscription: 1 }, { status: 'delivered' as const, subscription: 1 }]) {
     const { total, totalIsEstimate } = await totalOf(filter)
     expect(totalIsEstimate).toBe(true)
-    expect(total).toBeGreaterThan(9000)
+    expect(total).toBeGreaterThan(5000)
     expect(total).toBeLessThan(14_000)
   }
 })

@@ -4,6 +4,7 @@ import { PosthornError } from '../../errors.ts'
 import type { EventDetails, EventFilter, Hub, LogEntry } from '../../hub.ts'
 import { eventText } from '../event-text.ts'
 import { cloudEvent, cloudEventOut, format, formatOf } from '../format.ts'
+import { eventList } from '../list-schemas.ts'
 import { linkTo, pageFieldsOf, pageResponse } from '../page-answer.ts'
 import { readStorable, readTags } from '../read-request.ts'
 import { type Answer, type Call, defineRoute, type Route } from '../route.ts'
@@ -40,7 +41,7 @@ export function eventRoutes(hub: Hub): Route[] {
         'By id, without payloads. `payload.<path>=<value>` searches payloads within a time range, for which `created_from` is required; `searched` says how far the search came. One call does bounded work: where few match, a page may be short; then `searched_to` says how far the call came, and `next_cursor` continues from there.',
       queryPrefix: 'payload.',
       responses: {
-        200: pageResponse(schemas.eventList, 'A page of events.'),
+        200: pageResponse(eventList, 'A page of events.'),
       },
       errors: ['BAD_OPTION'],
       handle: (call) => list(hub, call),
