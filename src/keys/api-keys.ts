@@ -88,8 +88,13 @@ export async function listKeys(db: Database): Promise<ApiKey[]> {
 
 /** The keys with these ids, with those that are expired or revoked. */
 export async function findKeys(db: Database, ids: readonly string[]): Promise<Map<string, StoredKey>> {
-  const { rows } = await db.query<StoredKey>(findStatement(db).text, [ids])
-  return new Map(rows.map((key) => [key.id, key]))
+  const rows = await db.run<FoundRow>(findStatement(db), [ids])
+  return new Map(
+    rows.map(([id, name, hash, scopes, ratePerSecond, state]) => [
+      id,
+      { id, name, hash, scopes, ratePerSecond, state },
+    ]),
+  )
 }
 
 /** Whether there has ever been a key: a server whose last key was revoked stays closed. */
@@ -137,10 +142,19 @@ const listStatement = defineStatement(
 
 const findStatement = defineStatement(
   'find_keys',
-  `select k.id, k.name, k.hash, k.scopes, k.rate_per_second as "ratePerSecond", k.state
+  `select k.id, k.name, k.hash, k.scopes, k.rate_per_second, k.state
   from __schema__.api_key_states k
   where k.id = any($1::text[])`,
 )
+
+type FoundRow = [
+  id: StoredKey['id'],
+  name: StoredKey['name'],
+  hash: StoredKey['hash'],
+  scopes: StoredKey['scopes'],
+  ratePerSecond: StoredKey['ratePerSecond'],
+  state: StoredKey['state'],
+]
 
 const anyStatement = defineStatement('any_keys', 'select exists (select from __schema__.api_keys)')
 

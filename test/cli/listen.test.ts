@@ -171,7 +171,9 @@ describe('listen', () => {
     })
     expect(await subscribers()).toContain(`listen-${host}-${killed.pid}`)
     const { line } = await start(['--types', 'none'])
-    await line(new RegExp(`listen-${host}-${killed.pid} was left behind`))
+    await line(
+      new RegExp(`deleted listen-${host}-${killed.pid}, which a process that is gone had left behind`),
+    )
     const names = await subscribers()
     expect(names).not.toContain(`listen-${host}-${killed.pid}`)
     expect(names).toEqual(expect.arrayContaining([`listen-${host}-${living.pid}`, elsewhere.name]))

@@ -25,7 +25,7 @@ describe('cancelling by filter', () => {
       const { json } = await pulling.say('heartbeat', lease.id, { lease_token: lease.lease_token })
       expect(json).toMatchObject({ cancelled: true })
     }
-    expect(await cancelAll(pulling, { tags: 'a', status: 'PENDING' })).toMatchObject([{ cancelled: 0 }])
+    expect(sumOf(await cancelAll(pulling, { tags: 'a', status: 'PENDING' }), 'cancelled')).toBe(0)
   })
 
   test('leaves finished events alone, and does not ask to be called again for them', async () => {
