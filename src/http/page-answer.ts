@@ -1,4 +1,5 @@
 import type { z } from 'zod'
+import { given } from './given.ts'
 import type { Answer, RouteResponse } from './route.ts'
 import type { pageQuery } from './schemas.ts'
 
@@ -11,12 +12,7 @@ export function pageResponse(schema: z.ZodType, description: string): RouteRespo
 
 /** The paging options of a request, as the hub's lists take them. */
 export function pagingOf({ limit, offset, order, cursor }: PageQuery) {
-  return {
-    ...(limit !== undefined && { limit }),
-    ...(offset !== undefined && { offset }),
-    ...(order !== undefined && { order }),
-    ...(cursor !== undefined && { cursor }),
-  }
+  return given({ limit, offset, order, cursor })
 }
 
 interface Page {

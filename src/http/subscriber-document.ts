@@ -10,6 +10,7 @@ import {
   type SubscriptionOptions,
 } from '../domain/subscription.ts'
 import type { EndpointWish, Subscriber } from '../hub.ts'
+import { given } from './given.ts'
 import { readAnyTags } from './read-request.ts'
 import { badField } from './schema-issue.ts'
 import type * as schemas from './subscriber-schemas.ts'
@@ -176,24 +177,21 @@ function refuseWebhookFields(change: Change): void {
 }
 
 function optionsOf(name: string, change: Options): SubscriptionOptions {
-  const { tags, on_exhausted, lease_seconds, max_concurrency, rate_per_second, key_concurrency } = change
-  const { filter, ordering_key: orderingKey, timeout_ms: timeoutMs } = change
+  const { tags, lease_seconds: leaseSeconds, ordering_key: orderingKey } = change
   if (orderingKey != null) parsePointer('ordering_key', orderingKey)
-  const retry = retryOf(change)
-  const wanted = tags == null ? null : readAnyTags(tags)
-  return {
-    name,
-    ...(wanted !== null && { tags: wanted }),
-    ...(filter != null && { filter }),
-    ...(orderingKey != null && { orderingKey }),
-    ...(on_exhausted !== undefined && { onExhausted: on_exhausted }),
-    ...(lease_seconds !== undefined && { leaseMs: lease_seconds * 1000 }),
-    ...(timeoutMs !== undefined && { timeoutMs }),
-    ...(max_concurrency != null && { maxConcurrency: max_concurrency }),
-    ...(rate_per_second != null && { ratePerSecond: rate_per_second }),
-    ...(key_concurrency != null && { keyConcurrency: key_concurrency }),
-    ...(retry !== undefined && { retry }),
-  }
+  const options = given({
+    tags: tags == null ? null : readAnyTags(tags),
+    filter: change.filter,
+    orderingKey,
+    onExhausted: change.on_exhausted,
+    leaseMs: leaseSeconds === undefined ? undefined : leaseSeconds * 1000,
+    timeoutMs: change.timeout_ms,
+    maxConcurrency: change.max_concurrency,
+    ratePerSecond: change.rate_per_second,
+    keyConcurrency: change.key_concurrency,
+    retry: retryOf(change),
+  })
+  return { name, ...options }
 }
 
 function retryOf(change: Options): SubscriptionOptions['retry'] {

@@ -3,6 +3,7 @@ import { laneStatuses } from '../../domain/lane-summary.ts'
 import { PosthornError } from '../../errors.ts'
 import type { Hub, LaneDetails } from '../../hub.ts'
 import { cursor } from '../delivery-schemas.ts'
+import { given } from '../given.ts'
 import { linkTo, pageResponse } from '../page-answer.ts'
 import { readStorable } from '../read-request.ts'
 import { defineRoute, emptyBody, type Route } from '../route.ts'
@@ -94,8 +95,7 @@ export function laneRoutes(hub: Hub): Route[] {
       errors: ['BAD_OPTION'],
       handle: async ({ params, query: { status, limit = 20, cursor }, request }) => {
         const { name } = await hub.subscribers.get(params.id)
-        const filter = { limit, ...(status && { status }), ...(cursor !== undefined && { cursor }) }
-        const { lanes, nextCursor } = await hub.lanes.list(name, filter)
+        const { lanes, nextCursor } = await hub.lanes.list(name, { limit, ...given({ status, cursor }) })
         const json = {
           lanes: lanes.map(laneJson),
           limit,

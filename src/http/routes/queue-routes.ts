@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import type { Hub } from '../../hub.ts'
+import { given } from '../given.ts'
 import { linkTo, pageAnswer, pageFieldsOf, pageResponse, pagingOf } from '../page-answer.ts'
 import * as schemas from '../queue-schemas.ts'
 import { checkpointJson, queueText, recoveryJson } from '../queue-text.ts'
@@ -36,7 +37,7 @@ export function queueRoutes(hub: Hub): Route[] {
       responses: { 200: pageResponse(schemas.queues, 'A page of queues, oldest first unless `order=desc`.') },
       errors: ['BAD_OPTION'],
       handle: async ({ query: { events, ...query }, request }) => {
-        const shown = events === undefined ? {} : { eventsMax: events }
+        const shown = given({ eventsMax: events })
         const { queues, total, nextCursor } = await hub.queues.list(pagingOf(query), shown)
         const page = JSON.stringify(pageFieldsOf(query, { total, nextCursor })).slice(1)
         const text = `{"queues":[${queues.map(queueText).join(',')}],${page}`
@@ -97,8 +98,8 @@ export function queueRoutes(hub: Hub): Route[] {
       },
       errors: ['BAD_OPTION'],
       handle: async ({ params, query: { since, until, ...query }, request: { url } }) => {
-        const times = { ...(since && { since }), ...(until && { until }) }
-        const page = await hub.queues.checkpoints(params.id, { ...pagingOf(query), ...times })
+        const filter = { ...pagingOf(query), ...given({ since, until }) }
+        const page = await hub.queues.checkpoints(params.id, filter)
         const checkpoints = page.checkpoints.map(checkpointJson)
         return pageAnswer({ checkpoints }, { query, url, page: { nextCursor: page.nextCursor } })
       },

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { planRecover, planReplay, type RecoverOptions, type ReplayOptions } from '../../domain/replay.ts'
 import type { Hub, Replay, ReplayCount } from '../../hub.ts'
+import { given } from '../given.ts'
 import { pageAnswer, pageResponse, pagingOf } from '../page-answer.ts'
 import * as schemas from '../replay-schemas.ts'
 import { type Answer, type Caller, defineRoute, type Route } from '../route.ts'
@@ -54,12 +55,8 @@ export function replayRoutes(hub: Hub): Route[] {
       responses: { 200: pageResponse(schemas.replays, 'A page of recoveries and replays.') },
       errors: ['BAD_OPTION'],
       handle: async ({ query, request: { url } }) => {
-        const { subscriber, state } = query
-        const page = await hub.replays.list({
-          ...pagingOf(query),
-          ...(subscriber !== undefined && { subscriptionId: subscriber }),
-          ...(state !== undefined && { state }),
-        })
+        const filter = given({ subscriptionId: query.subscriber, state: query.state })
+        const page = await hub.replays.list({ ...pagingOf(query), ...filter })
         return pageAnswer({ replays: page.replays.map(replayJson) }, { query, url, page })
       },
     }),
@@ -118,30 +115,22 @@ function termsOf({ again }: { again?: boolean | undefined }, caller: Caller) {
 }
 
 function recoverOptions(query: RecoverCall['query'], body: RecoverCall['body']): RecoverOptions {
-  const since = query.since ?? (body.since === undefined ? undefined : new Date(body.since))
+  const since = query.since ?? dateOf(body.since)
   if (since === undefined || (query.since !== undefined && body.since !== undefined)) {
     throw badField('since', 'given in the query or in the body', since === undefined ? undefined : 'both')
   }
-  const { until, dead_letters: deadLetters, rate_per_second: ratePerSecond } = body
-  return {
-    since,
-    ...(until !== undefined && { until: new Date(until) }),
-    ...(deadLetters !== undefined && { deadLetters }),
-    ...(ratePerSecond !== undefined && { ratePerSecond }),
-  }
+  const { dead_letters: deadLetters, rate_per_second: ratePerSecond } = body
+  return { since, ...given({ until: dateOf(body.until), deadLetters, ratePerSecond }) }
 }
 
 function replayOptions(body: ReplayCall['body']): ReplayOptions {
-  const { from, to, event_ids: eventIds, event_type: eventType, filter } = body
-  const { rate_per_second: ratePerSecond } = body
-  return {
-    ...(from !== undefined && { from: new Date(from) }),
-    ...(to !== undefined && { to: new Date(to) }),
-    ...(eventIds !== undefined && { eventIds }),
-    ...(eventType !== undefined && { eventType }),
-    ...(filter != null && { filter }),
-    ...(ratePerSecond !== undefined && { ratePerSecond }),
-  }
+  const { event_ids: eventIds, event_type: eventType, filter, rate_per_second: ratePerSecond } = body
+  const times = { from: dateOf(body.from), to: dateOf(body.to) }
+  return given({ ...times, eventIds, eventType, filter, ratePerSecond })
+}
+
+function dateOf(text: string | undefined): Date | undefined {
+  return text === undefined ? undefined : new Date(text)
 }
 
 function startedAnswer({ replay, isNew }: { replay: Replay; isNew: boolean }): Answer {

@@ -3,6 +3,7 @@ import { parseLeaseToken } from '../../domain/lease-token.ts'
 import { toReason } from '../../domain/text.ts'
 import { PosthornError } from '../../errors.ts'
 import type { Hub, LeaseClaim, Reply, Report, SettlementRecord } from '../../hub.ts'
+import { given } from '../given.ts'
 import { toProblem } from '../problem.ts'
 import { readStorable } from '../read-request.ts'
 import { type Answer, defineRoute, type Route } from '../route.ts'
@@ -149,12 +150,7 @@ type FailureBody = Pick<Outcome, 'error_message' | 'permanent' | 'retry_after_ms
 
 function failureOf(body: FailureBody): Report['outcome'] {
   const { error_message: message = '', permanent, retry_after_ms: retryAfterMs } = body
-  return {
-    kind: 'failed',
-    reason: toReason(message),
-    ...(permanent !== undefined && { permanent }),
-    ...(retryAfterMs !== undefined && { retryAfterMs }),
-  }
+  return { kind: 'failed', reason: toReason(message), ...given({ permanent, retryAfterMs }) }
 }
 
 async function settleOne(hub: Hub, report: Report): Promise<Answer> {
