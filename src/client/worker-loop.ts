@@ -1,3 +1,4 @@
+import type { Handler } from '../consume/attempt.ts'
 import { Runner } from '../consume/runner.ts'
 import { Share } from '../consume/share.ts'
 import { defineQueue } from '../domain/queue-config.ts'
@@ -6,8 +7,21 @@ import { PosthornHttpError } from './http-error.ts'
 import { HttpSource } from './http-source.ts'
 import { watchForPause } from './pause-watch.ts'
 import type { Transport } from './transport.ts'
-import type { WorkerConfig } from './worker-config.ts'
-import { describe, observeWorker } from './worker-log.ts'
+import { describe, observeWorker, type WorkerLog } from './worker-log.ts'
+
+/** What the options say, checked. */
+export interface WorkerConfig {
+  readonly workerId: string
+  readonly tags: string | readonly string[] | undefined
+  readonly subscription: string
+  readonly concurrency: number
+  readonly leaseSeconds: number
+  readonly waitSeconds: number
+  readonly timeoutMs: number | null
+  readonly prefetch: boolean
+  readonly log: WorkerLog
+  readonly handler: Handler
+}
 
 export interface WorkerLoop {
   stop(graceMs: number): Promise<void>

@@ -7,9 +7,8 @@ import { integer } from '../domain/subscription.ts'
 import { toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
 import type { Transport } from './transport.ts'
-import type { WorkerConfig } from './worker-config.ts'
 import { consoleLog, silentLog, type WorkerLog } from './worker-log.ts'
-import type { WorkerLoop } from './worker-loop.ts'
+import type { WorkerConfig, WorkerLoop } from './worker-loop.ts'
 
 export interface WorkerOptions {
   /** Who this is, in logs and in the list of workers. Default: host and process, else a random one. */

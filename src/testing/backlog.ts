@@ -13,12 +13,8 @@ export interface Backlog {
 
 /** Counts what waits for handlers and webhooks, by looking at all of it: for tests and operators, not for hot paths. */
 export async function countBacklog(db: Database): Promise<Backlog> {
-  const [row] = await db.run<[ready: number, leased: number, later: number, behind: number]>(
-    backlogStatement(db),
-    [],
-  )
-  const [ready, leased, later, behind] = row as [number, number, number, number]
-  return { ready, leased, later, behind }
+  const { rows } = await db.query<Backlog>(backlogStatement(db).text)
+  return rows[0] as Backlog
 }
 
 const backlogStatement = defineStatement(
@@ -38,11 +34,11 @@ const backlogStatement = defineStatement(
   select
     (coalesce(sum(r.size) filter (where r.state = 'ready' or (r.state in ('deferred', 'delayed') and r.due)), 0)
       + (select coalesce(sum(coalesce(cardinality(i.event_ids), 1)), 0) from __schema__.inbox i
-         where i.subscription in (select s.no from served s)))::int,
-    coalesce(sum(r.size) filter (where r.state = 'leased'), 0)::int,
-    coalesce(sum(r.size) filter (where r.state in ('deferred', 'delayed') and not r.due), 0)::int,
+         where i.subscription in (select s.no from served s)))::int as ready,
+    coalesce(sum(r.size) filter (where r.state = 'leased'), 0)::int as leased,
+    coalesce(sum(r.size) filter (where r.state in ('deferred', 'delayed') and not r.due), 0)::int as later,
     (coalesce(sum(r.size) filter (where r.state in ('held', 'gated', 'blocked')), 0)
       + (select coalesce(sum(cardinality(q.event_ids)), 0) from __schema__.lane_queue q
-         where q.subscription in (select s.no from served s)))::int
+         where q.subscription in (select s.no from served s)))::int as behind
   from run r`,
 )
