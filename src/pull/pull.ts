@@ -254,7 +254,7 @@ export class Pull {
       }
     }
     for (const run of runs) leased(run, leaseMs)
-    return runs
+    return runs.sort((one, other) => firstIdOf(one) - firstIdOf(other))
   }
 
   #learn(subscription: number, runs: readonly LeasedRun[]): void {
@@ -268,6 +268,11 @@ export class Pull {
     const before = this.#deliveriesPerRun.get(subscription) ?? 1
     this.#deliveriesPerRun.set(subscription, before + (deliveries / runs.length - before) / 4)
   }
+}
+
+/** The statement returns runs in any order. */
+function firstIdOf({ deliveries }: LeasedRun): number {
+  return deliveries[0]?.event.id ?? 0
 }
 
 function countDeliveries(runs: readonly LeasedRun[]): number {
