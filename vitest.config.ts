@@ -8,7 +8,7 @@ const alone = ['test/chaos/planted-bugs.test.ts']
 
 const shared = {
   pool: 'forks',
-  // Twice as many as cores: tests wait for timers and for the server half of the time.
+  // Twice as many as cores, since tests also wait for timers and for the server.
   maxWorkers: 4,
   // Some tests do ten thousand rounds: generous, so that a busy machine does not fail them.
   testTimeout: 240_000,

@@ -6,7 +6,7 @@ import { checkPostgresOptions } from '../../src/db/postgres-options.ts'
 import { emptySchema, type Pristine, readPristine } from './empty-schema.ts'
 import type { ServerAddress } from './server.ts'
 
-/** An empty schema with connections that know its plans from earlier tests: new connections take ten times as long. */
+/** An empty schema with connections that know its plans from earlier tests: with new connections a hub takes twice as long. */
 export interface Place {
   readonly schema: string
   /** For one hub. */
