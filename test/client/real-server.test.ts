@@ -274,7 +274,12 @@ async function serve() {
     url,
     db,
     client,
-    completed: async () => (await client.listEvents({ status: 'COMPLETED', limit: 1 })).total,
+    async completed() {
+      const { rows } = await db.query<{ count: number }>(
+        `select count(*)::int as count from ${db.schema}.audit where settlement = 'completed'`,
+      )
+      return rows[0]?.count
+    },
     async startWorker(options: WorkerOptions, handler: WorkerHandler) {
       const worker = client.worker({ workerId: 'w', log: false, ...options }, handler)
       workers.push(worker)
