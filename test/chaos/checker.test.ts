@@ -52,6 +52,16 @@ describe('the checker of the chaos driver', () => {
     expect(rules(history)).toEqual(['unexpected'])
   })
 
+  test('sees a payload that is not what was sent, byte for byte, where it is received and where it is stored', () => {
+    const history = (hash: string) => [
+      ...published(1, 0, [{ u: 1, id: 11, hash: 'a' }]),
+      ...attempted(worker, 1, [20, 30], { u: 1, id: 11, hash }),
+    ]
+    expect(rules(history('a'), { stored: [{ id: 11, u: 1, hash: 'a' }] })).toEqual([])
+    expect(rules(history('b'))).toEqual(['unexpected'])
+    expect(rules(history('a'), { stored: [{ id: 11, u: 1, hash: 'b' }] })).toEqual(['unexpected'])
+  })
+
   test('sees one event under two ids', () => {
     const history = [
       ...published(1, 0, [{ u: 1, id: 11 }]),
@@ -220,7 +230,51 @@ describe('the checker of the chaos driver', () => {
   })
 
   test('sees what is left though nothing waits', () => {
+    expect(rules([], { left: { runs: 0, starts: 0 } })).toEqual([])
     expect(rules([], { left: { runs: 1 } })).toEqual(['growth'])
+    expect(rules([], { left: { runs: 0, starts: 2 } })).toEqual(['growth'])
+  })
+
+  test('sees one number of a lane on the webhooks of two events, and lets one event come again with its own', () => {
+    const events = [1, 2].map((u) => ({ u, id: 10 + u, type: 'hook.x', key: 'k' }))
+    const sent = (u: number, at: number, epoch: number) =>
+      attempted(worker, u + at, [at, at + 5], {
+        ...{ u, id: 10 + u, s: 'hook', key: 'k', epoch, sequence: 1 },
+      })
+    const first = [...published(1, 0, events), ...sent(1, 20, 7)]
+    expect(rules([...first, ...sent(2, 40, 7)])).toEqual(['number twice'])
+    expect(rules([...first, ...sent(2, 40, 8)])).toEqual([])
+    const again = attempted(worker, 9, [60, 65], { ...events[0], s: 'hook', epoch: 7, sequence: 1 })
+    expect(rules([...first, ...again])).not.toContain('number twice')
+  })
+
+  test('sees lists that refuse, repeat or leave something out', () => {
+    const walk = (of: string, path: string, names: readonly number[]) => ({
+      of,
+      path,
+      names,
+      eventIds: names,
+    })
+    const stored = [11, 12].map((id) => ({ id, u: id - 10, type: 'plain.x' }))
+    const history = published(1, 0, [
+      { u: 1, id: 11 },
+      { u: 2, id: 12 },
+    ])
+    const done = [11, 12].flatMap((id) => attempted(worker, id, [20, 30], { u: id - 10, id }))
+    const judged = (names: readonly number[]) =>
+      rules([...history, ...done], {
+        stored,
+        walks: [walk('events', 'the database', [11, 12]), walk('events', '/events', names)],
+      })
+    expect(judged([11, 12])).toEqual([])
+    // What the hub itself publishes may come at any time.
+    expect(judged([11, 12, 99])).toEqual([])
+    expect(judged([11])).toEqual(['list'])
+    const letterless = { deliveries: [delivered(11), delivered(12, 'expired')] }
+    const walks = [walk('events', 'the database', [11, 12]), walk('events', '/events by status', [11])]
+    expect(rules([...history, ...done], { ...letterless, stored, walks })).not.toContain('list')
+    expect(judged([11, 12, 12])).toEqual(['list'])
+    expect(rules([{ at: 1, kind: 'wrong list', path: '/events', why: 'was answered 400' }])).toEqual(['list'])
   })
 
   test('sees what upkeep had to wake, in any process, also in one that is dead by now', () => {

@@ -103,8 +103,8 @@ describe('the excuses of the checker', () => {
     const letters = [{ message_id: 'd11', event_id: 11, subscriber: 'pulled', manual_retry_at: null }]
     const dead = { ...delivered(11, 'dlq'), subscriber: 'pulled', attempt_count: 1, failures: 1 }
     const final = { deliveries: [dead], letters }
-    expect(rules(buried(1), final)).not.toContain('bound')
-    expect(rules(buried(60), final)).toContain('bound')
+    expect(rules(buried(1), final)).not.toContain('failures')
+    expect(rules(buried(60), final)).toContain('failures')
   })
 
   test('lets a small step of the clock shorten the lease of a pull worker, by as much as it steps', () => {
@@ -169,8 +169,8 @@ describe('the excuses of the checker', () => {
     const buried = { deliveries: [delivered(11, 'dlq')], letters }
     const publish = published(1, 0, [event])
     expect(rules([...publish, ...failures(4)], buried)).toEqual([])
-    expect(rules([...publish, ...failures(1)], buried)).toEqual(['bound'])
-    expect(rules([...publish, ...failures(5)], buried)).toEqual(['bound'])
+    expect(rules([...publish, ...failures(1)], buried)).toEqual(['failures'])
+    expect(rules([...publish, ...failures(5)], buried)).toEqual(['failures'])
     const bury = operated(2, [90, 95], 'delivery.bury', { touches: 'bury', s: 'plain', ids: [11] })
     expect(rules([...publish, ...bury, ...failures(1)], buried)).toEqual([])
   })
@@ -221,6 +221,43 @@ describe('the excuses of the checker', () => {
     const reset = (from: number) => operated(2, [from, from + 5], 'reset', { touches: 'reset', ids: [11] })
     expect(rules([...history, ...reset(30)])).toEqual(['fence'])
     expect(rules([...history, ...reset(58)])).toEqual([])
+  })
+
+  test('lets only the server that was asked excuse a repeat of what a pull worker or a webhook had', () => {
+    const processes = [0, 1].map((n) => ({ at: 0, kind: 'process', pid: 20 + n, role: `server${n}` }))
+    const frozen = (n: number) => ({
+      ...{ at: 25, kind: 'fault', fault: 'freeze.long', pid: 20 + n, role: `server${n}`, phase: 'begins' },
+    })
+    const leased = (pid: number, at: number, token: string, server: string) => [
+      { at, kind: 'lease', pid, no: at, s: 'pulled' },
+      {
+        at: at + 1,
+        kind: 'leased',
+        pid,
+        no: at,
+        s: 'pulled',
+        leaseSecs: 2,
+        server,
+        events: [{ id: 11, token }],
+      },
+    ]
+    const pulled = [
+      ...[...processes, ...published(1, 0, [{ u: 1, id: 11, type: 'pulled.x' }])],
+      ...leased(7, 15, 'a', 'server0'),
+      ...attempted(worker, 1, [20, 30], { u: 1, id: 11, s: 'pulled', token: 'a' }),
+      ...leased(8, 35, 'b', 'server0'),
+      ...attempted(other, 1, [40, 50], { u: 1, id: 11, s: 'pulled', token: 'b' }),
+    ]
+    expect(rules([...pulled, frozen(1)])).toEqual(['unjustified'])
+    expect(rules([...pulled, frozen(0)])).toEqual([])
+    const sent = { u: 1, id: 11, s: 'hook', by: 20 }
+    const hooked = [
+      ...[...processes, ...published(1, 0, [{ u: 1, id: 11, type: 'hook.x' }])],
+      ...attempted(worker, 1, [20, 30], sent),
+      ...attempted(worker, 2, [40, 50], sent),
+    ]
+    expect(rules([...hooked, frozen(1)])).toEqual(['unjustified'])
+    expect(rules([...hooked, frozen(0)])).toEqual([])
   })
 
   test('lets a process that handed a marked delivery back too late be charged, and no other', () => {

@@ -1,4 +1,7 @@
 /** What holds of a failover besides what always does. Times are microseconds. */
+import { findNumberedTwice } from './checker/lane-numbers.js'
+import { readModel } from './checker/model.js'
+import { coveredUs, union } from './checker/spans.js'
 
 const standMsMax = 2_000
 const idJump = 2 ** 28
@@ -54,7 +57,8 @@ export function judgeFailover(history, { heardAt, promotedAt, answers, isSynchro
       id,
       text: `lane ${key} stood for ${ms} ms before event ${id}`,
     }))
-  return [...twice, ...lost, ...stands]
+  // Also of an event that the standby lacks: its receiver has seen the number.
+  return [...twice, ...lost, ...stands, ...findNumberedTwice(readModel(history))]
 }
 
 export function countFailover(history, { heardAt, killedAt, promotedAt, answers }) {
@@ -127,30 +131,17 @@ const backAtOf = (acked, promotedAt) =>
 /** How long lanes stood with something to do, once there was a server again, while all processes got to run. */
 function standsOf(history, { acked, promotedAt }) {
   const backAt = backAtOf(acked, promotedAt)
-  const stalls = history.filter(({ kind }) => kind === 'stall')
+  const stalls = union(history.filter(({ kind }) => kind === 'stall'))
   const ackedAt = new Map(acked.map(({ u, at }) => [u, at]))
   const lastOf = new Map()
   const stands = []
   for (const { kind, s, key, id, u, at } of history) {
     if (kind !== 'begin' || s !== 'probe') continue
     const since = Math.max(backAt, lastOf.get(key) ?? 0, ackedAt.get(u) ?? 0)
-    const us = at - since - stalledBetween(stalls, since, at)
+    // A busy machine is slow, and slow is not wrong.
+    const us = at - since - coveredUs(stalls, [since, at])
     if (at > backAt) stands.push({ key, id, ms: Math.round(us / 1_000) })
     lastOf.set(key, at)
   }
   return stands
-}
-
-/** For how long somebody did not get to run: a busy machine is slow, and slow is not wrong. */
-function stalledBetween(stalls, since, at) {
-  let stalledUs = 0
-  let reachedAt = since
-  for (const { from, to } of stalls.toSorted((a, b) => a.from - b.from)) {
-    const begin = Math.max(from, reachedAt)
-    const end = Math.min(to, at)
-    if (end <= begin) continue
-    stalledUs += end - begin
-    reachedAt = end
-  }
-  return stalledUs
 }

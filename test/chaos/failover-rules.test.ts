@@ -6,8 +6,11 @@ interface Times {
   readonly promotedAt: number
   readonly answers: { readonly events: readonly Line[] }
 }
-const { withoutLostAnswers } = (await import(new URL('./failover-rules.js', import.meta.url).href)) as {
+const { withoutLostAnswers, judgeFailover } = (await import(
+  new URL('./failover-rules.js', import.meta.url).href
+)) as {
   withoutLostAnswers: (history: readonly Line[], times: Times) => readonly Line[]
+  judgeFailover: (history: readonly Line[], times: Times) => readonly { rule: string }[]
 }
 
 const times = { heardAt: 100, promotedAt: 200 }
@@ -40,4 +43,14 @@ test('a lease that the standby may lack holds nothing', () => {
 test('what a memory queue settles is told by its own process, whatever becomes of the server', () => {
   const settled = { kind: 'settled', s: 'memory', id: 7, at: 110, settlement: 'complete' }
   expect(withoutLostAnswers([settled], { ...times, answers: { events: [] } })).toEqual([settled])
+})
+
+test('a number of a lane that the old primary gave is not given to another event by the new one', () => {
+  const sent = (id: number, at: number, epoch: number) => ({
+    ...{ kind: 'begin', s: 'hook', id, u: id, at, pid: 7, no: id, key: 'k', epoch, sequence: 3 },
+  })
+  const judged = (epoch: number) =>
+    judgeFailover([sent(7, 110, 5), sent(8, 300, epoch)], { ...times, answers: { events: [{ id: 8 }] } })
+  expect(judged(5).map(({ rule }) => rule)).toEqual(['number twice'])
+  expect(judged(6)).toEqual([])
 })

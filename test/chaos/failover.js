@@ -9,8 +9,8 @@ import { startReplicas } from '../support/replicas.js'
 import { readAnswers } from './answers.js'
 import { judge } from './checker/index.js'
 import { countFailover, judgeFailover, withoutLostAnswers } from './failover-rules.js'
-import { heal, untilDrained } from './heal.js'
-import { operateUntil, watchDatabase } from './main.js'
+import { heal } from './heal.js'
+import { operateUntil, settleDown, watchDatabase } from './main.js'
 import { operations } from './operations/index.js'
 import { planEvent } from './operations/planning.js'
 import { publishByHttp, publishByLibrary } from './operations/publishing.js'
@@ -22,7 +22,7 @@ const operators = 2
 /** Outcomes that end or hold up a whole process, and with it every lane that it has. */
 const spares = ['crash', 'block']
 /** Operations that halt or change what others go by: how long a lane stands must be the failover's doing alone. */
-const leftAside = /^(queue|subscriber|handler|memory|type|prune|purge|library\.(un)?subscribe|library\.purge)/
+const leftAside = /^(queue|subscriber|handler|memory|type|prune|purge|library\.((un)?subscribe|purge|queue))/
 
 /**
  * @param {object} options
@@ -41,7 +41,7 @@ export async function runFailover({ seed, secs, isSynchronous, programs, standst
       if (isSynchronous) await replicas.synchronize(true)
       const times = await failOver(world, replicas, { secs, isSynchronous })
       await heal(world)
-      const drained = await untilDrained(world, { standstillMs })
+      const drained = await settleDown(world, { standstillMs })
       const answers = await readAnswers(world)
       const history = world.history()
       const judged = isSynchronous ? history : withoutLostAnswers(history, { ...times, answers })
@@ -75,8 +75,12 @@ async function failOver(world, replicas, { secs, isSynchronous }) {
     ...Array.from({ length: operators }, (_, no) => operateUntil(world, no, names, isOver)),
     ...ways.flatMap(([way, publish]) =>
       Array.from({ length: lanesPerWay }, (_, no) =>
-        publishLane(world, { key: `${way}-${no}`, publish, isOver }),
+        publishLane(world, { family: 'probe', key: `${way}-${no}`, publish, isOver }),
       ),
+    ),
+    // What a receiver has seen of them tells whether the new primary gives a number again that the old one gave.
+    ...Array.from({ length: lanesPerWay }, (_, no) =>
+      publishLane(world, { family: 'hook', key: `webhook-${no}`, publish: publishByHttp, isOver }),
     ),
   ]
   await delay((secs * 1_000) / 2)
@@ -124,12 +128,13 @@ const ways = [
 ]
 
 /** One lane of a careful producer: the next event comes when this one is stored, and one of unknown fate is sent again. */
-async function publishLane(world, { key, publish, isOver }) {
+async function publishLane(world, { family, key, publish, isOver }) {
   const random = createRandom(world.seed)
   const plain = { tags: null, delayMs: null, maxRetries: null, ckey: null, expiresMs: null }
   while (!isOver()) {
-    const planned = planEvent(world, random, 'probe', { ...plain, key, payload: { o: [], ms: 0 } })
-    const one = { ...planned, idem: `probe-${planned.u}` }
+    const o = family === 'hook' ? [204] : []
+    const planned = planEvent(world, random, family, { ...plain, key, payload: { o, ms: 0 } })
+    const one = { ...planned, idem: `lane-${planned.u}` }
     while ((await publish(world, random, [one])).type !== 'ok') await delay(20)
     await delay(15)
   }

@@ -9,6 +9,7 @@ interface Answers {
   readonly ledger: readonly Line[]
   readonly stored?: readonly Line[]
   readonly left?: Readonly<Record<string, number>>
+  readonly walks?: readonly Line[]
   readonly metrics?: readonly string[]
 }
 type Judge = (history: readonly Line[], answers: Answers) => readonly { rule: string; text: string }[]

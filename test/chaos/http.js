@@ -2,7 +2,7 @@
 import { httpCallMsMax } from './limits.js'
 
 /**
- * @typedef {{ status: number, json?: any, headers?: Headers, sent: boolean }} Answer
+ * @typedef {{ status: number, json?: any, text?: string, headers?: Headers, sent: boolean }} Answer
  *   `status` 0: none came. `sent` false: the call cannot have arrived.
  * @param {number[]} ports
  */
@@ -15,6 +15,7 @@ export function openHttp(ports) {
         method = 'POST',
         path,
         body,
+        text = body === undefined ? undefined : JSON.stringify(body),
         contentType = 'application/json',
         headers = {},
         port = random.pick(ports),
@@ -24,16 +25,17 @@ export function openHttp(ports) {
       try {
         const response = await fetch(`http://127.0.0.1:${port}${path}`, {
           method,
-          headers: { ...(body !== undefined && { 'content-type': contentType }), ...headers },
-          ...(body !== undefined && { body: JSON.stringify(body) }),
+          headers: { ...(text !== undefined && { 'content-type': contentType }), ...headers },
+          ...(text !== undefined && { body: text }),
           signal: AbortSignal.timeout(hangUpMs ?? httpCallMsMax),
         })
-        const text = await response.text()
+        const answer = await response.text()
         const isJson = response.headers.get('content-type')?.includes('json')
         return {
           status: response.status,
           headers: response.headers,
-          json: isJson ? JSON.parse(text) : text,
+          json: isJson ? JSON.parse(answer) : answer,
+          text: answer,
           sent: true,
         }
       } catch (error) {

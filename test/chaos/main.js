@@ -7,6 +7,7 @@ import { judge } from './checker/index.js'
 import { faultNames, faults, harm } from './faults/index.js'
 import { heal, untilDrained } from './heal.js'
 import { drawOperation, operations } from './operations/index.js'
+import { probe, warmUp } from './probing.js'
 import { themes } from './themes.js'
 import { summarize } from './vacuity.js'
 import { openWorld } from './world.js'
@@ -52,7 +53,7 @@ export async function runChaos(options) {
     log('heal')
     await heal(world)
     log('drain')
-    const drained = await untilDrained(world, options)
+    const drained = await settleDown(world, options)
     const answers = await readAnswers(world)
     world.keepAnswers(answers)
     const violations = [...drained.violations, ...judge(world.history(), answers)]
@@ -65,6 +66,18 @@ export async function runChaos(options) {
     watch.abort()
     await world.close()
   }
+}
+
+/** Drains, and is probed. What never drains would hold up the probes too. */
+export async function settleDown(world, options) {
+  const drained = await untilDrained(world, options)
+  if (drained.violations.length > 0) return drained
+  await warmUp(world)
+  const warm = await untilDrained(world, options)
+  if (warm.violations.length > 0) return warm
+  await probe(world)
+  const probed = await untilDrained(world, options)
+  return { ...drained, violations: probed.violations }
 }
 
 const evidenceMax = 5

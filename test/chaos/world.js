@@ -91,7 +91,7 @@ export async function openWorld(options) {
     async ask(random, request) {
       const port = request.port ?? portFor(this, random)
       const { status, json, sent, headers } = await world.http.call(random, { ...request, port })
-      if (status === 500) world.record('server error', { path: request.path, body: request.body, json })
+      if (status === 500) world.record('server error', { path: request.path, body: bodyOf(request), json })
       const type = typeOf({ status, sent, json })
       return { type, status, json, headers, role: `server${ports.indexOf(port)}` }
     },
@@ -163,6 +163,9 @@ async function populate(world, { workers = 2 }) {
   const path = `/subscribers/${world.subscriberIds.get('work')}`
   await world.insist({ method: 'PATCH', path, body: patience })
 }
+
+const shownChars = 2_000
+const bodyOf = ({ body, text }) => body ?? text?.slice(0, shownChars)
 
 /** What is asked of the API to make a subscription. */
 export function wishFor(world, name) {

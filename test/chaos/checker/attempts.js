@@ -26,7 +26,8 @@ export function findRepeats(model) {
         const text = `${s} event ${id} began in ${attempt.pid} while ${before.pid} still had it`
         found.push({ rule: 'overlap', s, id, text })
       } else if (finished.has(before.outcome) && attempt.begunAt < leaseEndOf(model, before)) {
-        if (isDoubtful(model, [...concerned(model, before), attempt.pid], ...times)) continue
+        const pids = [...concerned(model, before), ...concerned(model, attempt)]
+        if (isDoubtful(model, pids, ...times)) continue
         const text = `${s} event ${id} was attempted again after it ended with ${before.outcome}`
         found.push({ rule: 'unjustified', s, id, text })
       }
@@ -82,7 +83,7 @@ export function findStaleOwners(model) {
   const begun = [...model.deliveries.values()]
     .filter(({ s }) => s === 'memory')
     .flatMap(({ id, attempts }) => attempts.map(({ pid, begunAt }) => ({ id, pid, begunAt })))
-  const moves = model.changes.filter(({ s }) => s === 'memory')
+  const moves = model.changes.filter(({ s, options }) => s === 'memory' && options?.storage !== undefined)
   return model.successions.flatMap(({ former, successor }) => {
     const first = Math.min(...begun.filter(({ pid }) => pid === successor).map(({ begunAt }) => begunAt))
     // Moved to the database, or nobody knows where to, the queue is everybody's.

@@ -1,6 +1,7 @@
-/** As many failures as are allowed and no burial before; each effect once; numbers that agree with the attempts. */
+/** As many failures as are allowed and no burial before; each effect once. */
 import {
   concerned,
+  concernedUnseen,
   isDoubtful,
   isTouched,
   mayHaveBeenLeased,
@@ -28,13 +29,13 @@ export function findOutOfBounds(model, answers) {
     const failures = attempts.filter((one) => failed.has(one.outcome))
     if (isBeyond(model, delivery, { failures, most })) {
       const text = `${s} event ${id} failed ${failures.length} times, of ${most} at most`
-      found.push({ rule: 'bound', s, id, text })
+      found.push({ rule: 'failures', s, id, text })
     }
     if (isTouched(model, delivery, buries, always)) continue
     if (finals.get(name)?.status !== 'dlq' || attempts.some(({ outcome }) => outcome === 'bury')) continue
     if (possibleFailures(model, publication, delivery) < least) {
       const text = `${s} event ${id} was buried after ${failures.length} failures, of ${least} at least`
-      found.push({ rule: 'bound', s, id, text })
+      found.push({ rule: 'failures', s, id, text })
     }
   }
   return found
@@ -58,7 +59,7 @@ function possibleFailures(model, publication, delivery) {
   const { attempts } = delivery
   const isHarmed = isDoubtful(
     model,
-    attempts.flatMap((one) => concerned(model, one)),
+    attempts.flatMap((one) => concernedUnseen(model, one)),
     attempts[0].begunAt,
     attempts.at(-1).begunAt + 5 * secondUs,
   )

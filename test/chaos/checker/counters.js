@@ -1,6 +1,6 @@
 /** What the hub tells in sum agrees with what it tells in detail, and nothing is left where nothing waits. */
 import { hookNames, remote } from '../topology.js'
-import { clockAheadMs, concerned, effectEndOf, isDoubtful, mayHaveBeenLeased } from './excuses.js'
+import { clockAheadMs, concernedUnseen, effectEndOf, isDoubtful, mayHaveBeenLeased } from './excuses.js'
 
 export function findWrongCounters(model, answers) {
   const found = []
@@ -151,7 +151,7 @@ function wasHarmed(model, publication, { s, attempts }) {
   const isHook = hookNames.includes(s)
   return attempts.some((one) => {
     const from = isHook ? publication.invokedAt : one.begunAt
-    return isDoubtful(model, concerned(model, one), from, (one.endedAt ?? one.begunAt) + 1_000_000)
+    return isDoubtful(model, concernedUnseen(model, one), from, (one.endedAt ?? one.begunAt) + 1_000_000)
   })
 }
 

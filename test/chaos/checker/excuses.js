@@ -43,12 +43,33 @@ export function indexTroubles(model) {
 
 const meets = (one, from, to) => one.from <= to && one.to >= from
 
-/** Whose trouble can disturb an attempt: its own process, and of webhooks and pull workers the API's too. */
-export function concerned(model, { s, pid }) {
+/**
+ * Whose trouble can disturb an attempt that began: its own process; of a webhook the server that sent it; of what a worker
+ * elsewhere has leased, the servers that were asked to lease, renew or settle it.
+ */
+export function concerned(model, { s, id, pid, by }) {
   if (!remote.includes(s)) return [pid]
-  model.serverPids ??= [...model.roles].filter(([, role]) => role.startsWith('server')).map(([one]) => one)
-  model.receiverPids ??= [...model.roles].filter(([, role]) => role === 'receiver').map(([one]) => one)
-  return [pid, ...model.serverPids, ...(hookNames.includes(s) ? model.receiverPids : [])]
+  if (hookNames.includes(s)) return by === undefined ? [pid, ...pidsOf(model, 'server')] : [pid, by]
+  const carriers = [...(model.carriers.get(`${s} ${id}`) ?? [])]
+  return [pid, ...carriers.flatMap((role) => pidsOf(model, role))]
+}
+
+/** The same for attempts of a delivery that nobody saw begin: any server may have leased it, and sent it to a dead receiver. */
+export function concernedUnseen(model, attempt) {
+  const { s } = attempt
+  if (!remote.includes(s)) return concerned(model, attempt)
+  const receivers = hookNames.includes(s) ? pidsOf(model, 'receiver') : []
+  return [attempt.pid, ...pidsOf(model, 'server'), ...receivers]
+}
+
+function pidsOf(model, role) {
+  model.pidsByRole ??= new Map()
+  if (!model.pidsByRole.has(role))
+    model.pidsByRole.set(
+      role,
+      [...model.roles].filter(([, own]) => own.startsWith(role)).map(([pid]) => pid),
+    )
+  return model.pidsByRole.get(role)
 }
 
 const troublesOf = (model, pids) => pids.flatMap((pid) => model.troubles.get(pid) ?? [])

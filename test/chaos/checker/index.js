@@ -3,9 +3,12 @@ import { findAfterDone, findEarlyReclaims, findRepeats, findStaleOwners } from '
 import { findOutOfBounds, findWrongEffects } from './bounds.js'
 import { findWrongCounters } from './counters.js'
 import { findCompletedTwice, findUnfenced } from './fence.js'
+import { findNumberedTwice } from './lane-numbers.js'
+import { findWrongLists } from './lists.js'
 import { findDoubled, findLost, findUnexpected } from './loss.js'
 import { readModel } from './model.js'
 import { findDisorder } from './order.js'
+import { findLateRecoveries, findLateStarts } from './recovery.js'
 
 /**
  * @typedef {{ rule: string, text: string, s?: string, id?: number }} Violation
@@ -24,9 +27,13 @@ export function judge(history, answers) {
     ...findUnfenced(model),
     ...findCompletedTwice(model),
     ...findDisorder(model),
+    ...findNumberedTwice(model),
     ...findOutOfBounds(model, answers),
     ...findWrongEffects(model, answers),
     ...findWrongCounters(model, answers),
+    ...findWrongLists(model, answers),
+    ...findLateRecoveries(model),
+    ...findLateStarts(model),
     ...findBrokenProcesses(model),
   ]
 }

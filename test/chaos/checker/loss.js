@@ -150,7 +150,7 @@ function recreatedBefore(changes, deletion, at) {
   )
 }
 
-/** Nobody is given what was never published, was refused, was rolled back, or was not asked for. */
+/** Nobody is given what was never published, was refused, was rolled back, was not asked for, or is not what was sent. */
 export function findUnexpected(model, answers) {
   const found = []
   const report = (s, id, why) => found.push({ rule: 'unexpected', s, id, text: `${s} event ${id} ${why}` })
@@ -163,13 +163,26 @@ export function findUnexpected(model, answers) {
       else if (!owedTo(publication).includes(s) && !mayWantMore(model, delivery))
         report(s, id, 'is not for it')
     }
+    const other = attempts.find(({ u, hash }) => isOther(hash, model.publications.get(u)))
+    if (other !== undefined) report(s, id, `was given to ${other.pid} with other bytes than were published`)
   }
-  for (const { id, u } of answers.stored ?? []) {
-    const why = whyUnexpected(model.publications.get(u))
+  for (const { id, u, hash } of answers.stored ?? []) {
+    const publication = model.publications.get(u)
+    const why = whyUnexpected(publication)
     if (why !== undefined) found.push({ rule: 'unexpected', id, text: `event ${id} ${why} and stored` })
+    else if (isOther(hash, publication))
+      found.push({
+        rule: 'unexpected',
+        id,
+        text: `event ${id} is stored with other bytes than were published`,
+      })
   }
   return found
 }
+
+/** Payloads are compared byte for byte, by their digests. */
+const isOther = (hash, publication) =>
+  hash !== undefined && publication?.hash !== undefined && hash !== publication.hash
 
 function whyUnexpected(publication) {
   if (publication === undefined) return 'was never published'

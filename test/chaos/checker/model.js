@@ -24,6 +24,7 @@ export function readModel(history) {
     deaths: [],
     stalls: [],
     serverErrors: [],
+    wrongLists: [],
     leases: new Map(),
     settles: [],
     losses: [],
@@ -31,6 +32,10 @@ export function readModel(history) {
     woken: [],
     successions: [],
     roles: new Map(),
+    /** By role, every process that was there: when it was ready, and when it died. */
+    lives: new Map(),
+    /** By delivery, the servers that were asked to lease, renew or settle it. */
+    carriers: new Map(),
     changes: [],
     changesBy: new Map(),
     healedAt: Number.POSITIVE_INFINITY,
@@ -96,15 +101,20 @@ const readers = {
     const endsAt = open.leases.get(`${record.pid} ${record.no}`) + record.leaseSecs * 1_000_000
     for (const one of record.events) {
       const name = `${record.s} ${one.id}`
+      carry(model, name, record.server)
       const askedAt = open.leases.get(`${record.pid} ${record.no}`)
       model.leases.set(name, [...(model.leases.get(name) ?? []), { ...one, at: record.at, askedAt, endsAt }])
     }
   },
   'lease unknown': (model, { s, at }) => model.unknownLeases.push({ s, at }),
   // A repeat is answered as the first call was, so that the first one counts.
-  settle: (_, record, open) => {
+  settle: (model, record, open) => {
+    carry(model, `${record.s} ${record.id}`, record.server)
     const name = `${record.pid} ${record.no} ${record.verb}`
     if (!open.settles.has(name)) open.settles.set(name, record)
+  },
+  carried: (model, { s, server, ids }) => {
+    for (const id of ids) carry(model, `${s} ${id}`, server)
   },
   'settle ok': (model, record, open) => {
     const { s, id, at, verb, isLast } = record
@@ -132,12 +142,22 @@ const readers = {
       if (fault !== undefined) fault.to = record.at
     }
   },
-  process: ({ roles }, { pid, role }) => roles.set(pid, role),
-  died: (model, record) => model.deaths.push({ ...record, pid: record.pid, role: record.role }),
+  process: ({ roles, lives }, { pid, role, at }) => {
+    roles.set(pid, role)
+    const life = { pid, from: at, to: Number.POSITIVE_INFINITY }
+    if (lives.has(role)) lives.get(role).push(life)
+    else lives.set(role, [life])
+  },
+  died: (model, record) => {
+    model.deaths.push({ ...record, pid: record.pid, role: record.role })
+    const life = model.lives.get(record.role)?.findLast(({ pid }) => pid === record.pid)
+    if (life !== undefined) life.to = record.at
+  },
   stall: (model, { pid, from, to }) => model.stalls.push({ pid, from, to }),
   succession: (model, record) => model.successions.push(record),
   woken: (model, record) => model.woken.push(record),
   'server error': (model, record) => model.serverErrors.push(record),
+  'wrong list': (model, record) => model.wrongLists.push(record),
   heal: (model, { at }) => {
     model.healedAt = at
   },
@@ -160,6 +180,12 @@ function endAttempt(attempt, { at, outcome }) {
 /** A process may begin the next attempt before it tells that it has settled the one before. */
 const unsettledAttempt = ({ attempts }, pid) =>
   attempts.find((one) => one.pid === pid && !one.isSettled && one.lostAt === undefined)
+
+function carry({ carriers }, name, server) {
+  if (server === undefined) return
+  if (carriers.has(name)) carriers.get(name).add(server)
+  else carriers.set(name, new Set([server]))
+}
 
 function deliveryOf({ deliveries }, s, id) {
   const name = `${s} ${id}`

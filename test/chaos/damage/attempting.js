@@ -19,7 +19,10 @@ export const attempting = {
   'two neighbours of a lane overlap': runTogether,
   'an outdated token settles': settleLate,
   'a burial after too few failures': buryEarly,
-  'an attempt beyond the bound': failOnceMore,
+  'more failures than are allowed': failOnceMore,
+  'what a killed process had comes again too late': recoverLate,
+  'probes begin too late': startLate,
+  'two events of a lane have one number': numberTwice,
 }
 
 const added = (material, { s, id }, records) => ({
@@ -167,4 +170,70 @@ function failOnceMore(material, random) {
     (from) => attemptOf(material, delivery, { from, to: from + 1_000, outcome: 'throw' }),
   )
   return added(material, delivery, records)
+}
+
+const secondUs = 1_000_000
+/** More than all faults of a run together can explain. */
+const lateUs = 90 * secondUs
+
+/** What comes after the death of the process that had it comes later: no other record of it is between. */
+function recoverLate(material, random) {
+  const { deaths } = material.model
+  const held = cached(material, 'held', () =>
+    deliveriesOf(material).flatMap((delivery) => {
+      const { s, attempts } = delivery
+      if (s === 'polled' || s === 'memory') return []
+      return attempts.slice(1).flatMap((next, place) => {
+        const before = attempts[place]
+        const isBetween = ({ pid, at, signal }) =>
+          signal === 'SIGKILL' && pid === before.pid && at > before.begunAt && at < next.begunAt
+        return before.endedAt === null && deaths.some(isBetween) ? [{ delivery, next }] : []
+      })
+    }),
+  )
+  const { delivery, next } = random.pick(held) ?? {}
+  if (next === undefined) return undefined
+  const { s, id } = delivery
+  const history = sorted(
+    material.history.map((record) =>
+      record.op === undefined && isOf(record, delivery) && record.at >= next.begunAt
+        ? { ...record, at: record.at + lateUs }
+        : record,
+    ),
+    [],
+  )
+  return { ...material, history, ids: [id], what: `${s} event ${id}` }
+}
+
+/** All of one way of consuming, by 2.5 s. */
+function startLate(material, random) {
+  const probes = cached(material, 'probes', () =>
+    [...material.model.publications.values()].filter(({ isProbe, ids }) => isProbe && ids.size > 0),
+  )
+  const chosen = random.pick(probes)
+  if (chosen === undefined) return undefined
+  const s = chosen.type.split('.')[0]
+  const ids = new Set(probes.filter(({ type }) => type === chosen.type).map((one) => [...one.ids][0]))
+  const history = sorted(
+    material.history.map((record) =>
+      record.op === undefined && record.s === s && ids.has(record.id)
+        ? { ...record, at: record.at + 2.5 * secondUs }
+        : record,
+    ),
+    [],
+  )
+  return { ...material, history, ids: [...ids], what: `probes of ${s}` }
+}
+
+function numberTwice(material, random) {
+  const numbered = cached(material, 'numbered', () =>
+    material.history.filter(({ kind, s, sequence }) => kind === 'begin' && s === 'hook' && sequence > 1),
+  )
+  const record = random.pick(numbered)
+  if (record === undefined) return undefined
+  const other = numbered.find((one) => one.key === record.key && one.id !== record.id)
+  if (other === undefined) return undefined
+  const { epoch, sequence } = other
+  const history = material.history.map((one) => (one === record ? { ...one, epoch, sequence } : one))
+  return { ...material, history, ids: [record.id, other.id], what: `hook event ${record.id}` }
 }

@@ -9,6 +9,9 @@ export const counting = {
   'a dead letter is missing': loseLetter,
   'a dead letter is invented': inventLetter,
   "a delivery's attempts are miscounted": (material, random) => miscount(material, random, 'attempt_count'),
+  'a list leaves something out': shortenWalk,
+  'a list has something twice': doubleInWalk,
+  'a row is left in a table of what waits': leaveRow,
   "a delivery's failures are miscounted": (material, random) => miscount(material, random, 'failures'),
 }
 
@@ -78,4 +81,33 @@ function miscount(material, random, field) {
   const changed = deliveries.map((one) => (one === delivery ? wrong : one))
   const { event_id: id, subscriber: s } = delivery
   return withAnswers(material, { deliveries: changed }, { ids: [id], what: `${s} event ${id}` })
+}
+
+/** Of a walk that is compared with another. */
+function changeWalk(material, random, change) {
+  const { walks = [], stored = [] } = material.answers
+  const kept = cached(
+    material,
+    'kept',
+    () => new Set(stored.filter(({ type }) => !type.startsWith('typed.')).map(({ id }) => id)),
+  )
+  const walk = random.pick(walks)
+  const place = random.integer(0, (walk?.names.length ?? 0) - 1)
+  if (walk === undefined || walk.names.length === 0 || !kept.has(walk.eventIds[place])) return undefined
+  const changed = { ...walk, names: change(walk.names, place), eventIds: change(walk.eventIds, place) }
+  const what = `${walk.path}: ${walk.names[place]}`
+  return withAnswers(material, { walks: walks.map((one) => (one === walk ? changed : one)) }, { what })
+}
+
+function shortenWalk(material, random) {
+  return changeWalk(material, random, (list, place) => list.toSpliced(place, 1))
+}
+
+function doubleInWalk(material, random) {
+  return changeWalk(material, random, (list, place) => [...list, list[place]])
+}
+
+function leaveRow(material, random) {
+  const table = random.pick(Object.keys(material.answers.left))
+  return withAnswers(material, { left: { ...material.answers.left, [table]: 1 } }, { what: table })
 }

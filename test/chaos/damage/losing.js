@@ -1,12 +1,13 @@
 /** Events and deliveries that vanish, and some that should never have been. */
 import { owedTo } from '../checker/model.js'
-import { attemptOf, cached, deliveriesOf, finalsOf, publicationOf, sorted, without } from './places.js'
+import { attemptOf, cached, deliveriesOf, finalsOf, isOf, publicationOf, sorted, without } from './places.js'
 
 export const losing = {
   'an acknowledged event vanishes': loseEvent,
   'one delivery vanishes': loseDelivery,
   'an event that was rolled back is delivered': deliverUndone,
   'an idempotent publish is stored twice': doublePublish,
+  'a payload is changed on its way': changePayload,
 }
 
 function loseEvent(material, random) {
@@ -72,6 +73,16 @@ function deliverUndone(material, random) {
   const from = answeredAt + random.integer(1, 500) * 1_000
   const records = attemptOf(material, delivery, { from, to: from + 5_000, outcome: 'ok' })
   return { ...material, history: sorted(material.history, records), ids: [id], what: `${s} event ${id}` }
+}
+
+/** Whoever begins it first gets other bytes. */
+function changePayload(material, random) {
+  const delivery = random.pick(deliveriesOf(material))
+  const { s, id } = delivery
+  const first = material.history.find((record) => record.kind === 'begin' && isOf(record, delivery))
+  const changed = { ...first, hash: 'other' }
+  const history = material.history.map((record) => (record === first ? changed : record))
+  return { ...material, history, ids: [id], what: `${s} event ${id}` }
 }
 
 /** Both are delivered. */

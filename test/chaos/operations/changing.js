@@ -31,6 +31,7 @@ const changesOf = (random, s) => [
   { on_exhausted: random.pick(['skip', 'block']) },
   { ordering_key: random.pick([null, '/payload/p']) },
   { filter: random.pick([null, { '/payload/f': true }]) },
+  { tags: random.pick([null, null, 'a']) },
   {
     event_types: random.pick([
       [`${s}.*`, 'all.*', 'nobody.*'],

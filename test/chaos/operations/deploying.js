@@ -10,6 +10,7 @@ export const deploying = {
   'handler.redeploy': { weight: 1, place: 'worker', run: redeploy },
   'handler.delete': { weight: 0.5, place: 'worker', run: recreateHandler },
   'memory.move': { weight: 1, place: 'memory', run: moveMemory },
+  'memory.redeploy': { weight: 1, place: 'memory', run: redeployMemory },
   'type.define': { weight: 1, place: 'worker', run: defineType },
   'type.delete': { weight: 0.5, place: 'worker', run: deleteType },
   prune: { weight: 0.5, place: 'worker', run: prune },
@@ -77,14 +78,32 @@ async function recreateHandler(world, random) {
 
 /** Between the memory of its process and the database. */
 async function moveMemory(world) {
+  const storage = world.state.memory.options.storage === 'memory' ? 'database' : 'memory'
+  await changeMemory(world, 'memory.move', { storage })
+}
+
+/** Its process comes back with other options, and the queue stays where it is. */
+async function redeployMemory(world, random) {
+  await changeMemory(world, 'memory.redeploy', random.pick(memoryChanges(random)))
+}
+
+const memoryChanges = (random) => [
+  { onExhausted: random.pick(['skip', 'block']) },
+  { keyConcurrency: random.pick([undefined, 1, 2]) },
+  { persistenceThreshold: random.pick([1, 20, 200]) },
+  { retry: random.pick([fixed(random), exponential]) },
+  { maxConcurrency: random.pick([undefined, 3]) },
+]
+
+async function changeMemory(world, name, change) {
   const { memory } = world.state
-  const storage = memory.options.storage === 'memory' ? 'database' : 'memory'
-  const moved = { ...memory, options: { ...memory.options, storage } }
+  const changed = { ...memory, options: { ...memory.options, ...change } }
   const [slot] = world.of('memory')
-  const { type } = await world.operate('memory.move', { s: 'memory', options: { storage } }, () =>
-    slot.command('redeploy', { handlers: [moved] }),
+  const options = Object.fromEntries(Object.entries(change).map(([field, value]) => [field, value ?? null]))
+  const { type } = await world.operate(name, { s: 'memory', options }, () =>
+    slot.command('redeploy', { handlers: [changed] }),
   )
-  if (type === 'ok') world.state.memory = moved
+  if (type === 'ok') world.state.memory = changed
 }
 
 const typeOf = (random) => `typed.${random.pick(['x', 'y', 'z'])}`

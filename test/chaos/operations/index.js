@@ -1,5 +1,6 @@
 import { changing } from './changing.js'
 import { deploying } from './deploying.js'
+import { listing } from './listing.js'
 import { polling } from './polling.js'
 import { publishing } from './publishing.js'
 import { queueing } from './queueing.js'
@@ -23,6 +24,7 @@ export const operations = {
   ...queueing,
   ...changing,
   ...deploying,
+  ...listing,
 }
 
 /** What pull workers do without being told. */

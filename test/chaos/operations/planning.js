@@ -1,4 +1,5 @@
 /** Events as the driver plans them, and as each way of publishing wants them. */
+import { digestOf, isFragile, payloadTextOf, withMember } from '../payload-text.js'
 
 /**
  * @typedef {object} Planned
@@ -12,7 +13,7 @@
  * @property {number | null} [delayMs]
  * @property {number | null} [maxRetries]
  * @property {string | null} [idem]
- * @property {object} payload
+ * @property {object} payload what it says; its text is what is sent and compared
  */
 
 const longLivedKeys = 10
@@ -59,25 +60,32 @@ const at = (world, ms) => (ms == null ? null : new Date(world.nowMs() + ms).toIS
 export function forLibrary(world, planned) {
   const { type, key, ckey, tags, expiresMs, delayMs, maxRetries, idem, payload } = planned
   return withoutNulls({
-    ...{ type, payload, orderingKey: key, concurrencyKey: ckey, tags, maxRetries, idempotencyKey: idem },
+    ...(isFragile(planned.u) ? { payloadText: payloadTextOf(planned) } : { payload }),
+    ...{ type, orderingKey: key, concurrencyKey: ckey, tags, maxRetries, idempotencyKey: idem },
     ...{ runAt: at(world, delayMs), expiresAt: at(world, expiresMs) },
   })
 }
 
+/** All but its payload, which goes as text. */
 export function forHttp(world, planned) {
-  const { type, key, ckey, tags, expiresMs, delayMs, maxRetries, idem, payload } = planned
+  const { type, key, ckey, tags, expiresMs, delayMs, maxRetries, idem } = planned
   return withoutNulls({
-    ...{ type, payload, ordering_key: key, concurrency_key: ckey, tags, max_retries: maxRetries },
+    ...{ type, ordering_key: key, concurrency_key: ckey, tags, max_retries: maxRetries },
     ...{ idempotency_key: idem, run_at: at(world, delayMs), expires_at: at(world, expiresMs) },
   })
 }
+
+export const httpText = (planned, fields) => withMember(fields, 'payload', payloadTextOf(planned))
 
 export const withoutNulls = (given) =>
   Object.fromEntries(Object.entries(given).filter(([, value]) => value != null))
 
 /** What the history keeps of it. */
-export function noted({ u, type, key, ckey, tags, expiresMs, ageMs, delayMs, maxRetries, idem, payload }) {
+export function noted(planned) {
+  const { u, type, key, ckey, tags, expiresMs, ageMs, delayMs, maxRetries, idem, payload, isProbe } = planned
   return withoutNulls({
+    hash: digestOf(payloadTextOf(planned)),
+    isProbe,
     u,
     type,
     key,

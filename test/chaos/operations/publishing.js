@@ -1,7 +1,7 @@
 /** Ways to publish by library and HTTP: alone, in batches, in transactions. */
 import { slotFor } from '../slots.js'
 import { openFamilies } from '../topology.js'
-import { forHttp, forLibrary, noted, planEvents, remember } from './planning.js'
+import { forHttp, forLibrary, httpText, noted, planEvents, remember } from './planning.js'
 
 const families = openFamilies
 
@@ -53,8 +53,7 @@ export function conclude(world, planned, { type }, { via, made }) {
 
 export async function publishByHttp(world, random, planned, name = 'publish.http') {
   const answer = await world.operate(name, { via: 'http', events: planned.map(noted) }, async () => {
-    const events = planned.map((one) => forHttp(world, one))
-    const given = await world.ask(random, requestOf(events))
+    const given = await world.ask(random, requestOf(world, planned))
     if (given.type !== 'ok') return { ...given, told: { why: given.json?.detail } }
     const isReplayed = given.headers.get('idempotency-replayed') === 'true'
     const made = planned.length === 1 ? [given.json] : given.json.events
@@ -75,10 +74,15 @@ async function publishLarge(world, random) {
   await publishByHttp(world, random, planned, 'publish.large')
 }
 
-function requestOf(events) {
-  if (events.length > 1) return { path: '/events/batch', body: { events } }
-  const [{ idempotency_key: key, ...body }] = events
-  return { path: '/events', body, headers: key === undefined ? {} : { 'idempotency-key': key } }
+function requestOf(world, planned) {
+  if (planned.length > 1) {
+    const events = planned.map((one) => httpText(one, forHttp(world, one)))
+    return { path: '/events/batch', text: `{"events":[${events.join(',')}]}` }
+  }
+  const [one] = planned
+  const { idempotency_key: key, ...fields } = forHttp(world, one)
+  const headers = key === undefined ? {} : { 'idempotency-key': key }
+  return { path: '/events', text: httpText(one, fields), headers }
 }
 
 const isolations = ['read committed', 'repeatable read', 'serializable']

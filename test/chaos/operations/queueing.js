@@ -1,38 +1,69 @@
 /** Queues are halted, configured and asked for checkpoints. */
 import { setTimeout as delay } from 'node:timers/promises'
+import { slotFor } from '../slots.js'
 import { queueNames } from '../topology.js'
 
 export const queueing = {
-  'queue.pause': { weight: 2, place: 'server', run: (world, random) => halt(world, random, 'pause') },
-  'queue.drain': { weight: 1, place: 'server', run: (world, random) => halt(world, random, 'drain') },
-  'queue.configure': { weight: 1, place: 'server', run: configure },
+  'queue.pause': { weight: 2, place: 'server', run: (world, random) => halt(world, random, 'pause', byHttp) },
+  'queue.drain': { weight: 1, place: 'server', run: (world, random) => halt(world, random, 'drain', byHttp) },
+  'queue.configure': { weight: 1, place: 'server', run: (world, random) => configure(world, random, byHttp) },
+  'library.queue.pause': {
+    ...{ weight: 1, place: 'worker' },
+    run: (world, random) => halt(world, random, 'pause', byLibrary),
+  },
+  'library.queue.drain': {
+    ...{ weight: 0.5, place: 'worker' },
+    run: (world, random) => halt(world, random, 'drain', byLibrary),
+  },
+  'library.queue.configure': {
+    ...{ weight: 0.5, place: 'worker' },
+    run: (world, random) => configure(world, random, byLibrary),
+  },
   'queue.checkpoint': { weight: 1, place: 'server', run: checkpoint },
   'memory.checkpoint': { weight: 1, place: 'memory', run: checkpointMemory },
 }
 
+const byHttp = {
+  prefix: 'queue',
+  become: (world, random, { s, verb }) => world.ask(random, { path: `/queues/${s}/${verb}` }),
+  configure: (world, random, { s, config }) =>
+    world.ask(random, { method: 'PATCH', path: `/queues/${s}/config`, body: config }),
+}
+
+const byLibrary = {
+  prefix: 'library.queue',
+  become: (world, random, { s, verb }) =>
+    slotFor(world, random, 'worker').command('haltQueue', { name: s, verb }),
+  configure: (world, random, { s, config: { on_full: onFull, ...rest } }) =>
+    slotFor(world, random, 'worker').command('configureQueue', {
+      name: s,
+      config: { ...rest, ...(onFull !== undefined && { onFull }) },
+    }),
+}
+
 /** For a moment: whoever halts a queue lets it go on. */
-async function halt(world, random, verb) {
+async function halt(world, random, verb, by) {
   const s = random.pick(queueNames)
   world.state.halted.add(s)
-  await world.operate(`queue.${verb}`, { s, change: verb }, () =>
-    world.ask(random, { path: `/queues/${s}/${verb}` }),
+  await world.operate(`${by.prefix}.${verb}`, { s, change: verb }, () =>
+    by.become(world, random, { s, verb }),
   )
   await delay(random.integer(50, 1_200))
-  await resume(world, random, s)
+  await resume(world, random, s, by)
 }
 
 /** Until it is answered: a queue must not stay halted because an answer was lost. */
-export async function resume(world, random, s) {
+export async function resume(world, random, s, by = byHttp) {
   for (let tries = 0; tries < 60; tries++) {
-    const { status } = await world.operate('queue.resume', { s, change: 'resume' }, () =>
-      world.ask(random, { path: `/queues/${s}/resume` }),
+    const { type, status } = await world.operate(`${by.prefix}.resume`, { s, change: 'resume' }, () =>
+      by.become(world, random, { s, verb: 'resume' }),
     )
-    if (status === 200 || status === 404) return void world.state.halted.delete(s)
+    if (type === 'ok' || status === 404) return void world.state.halted.delete(s)
     await delay(200)
   }
 }
 
-async function configure(world, random) {
+async function configure(world, random, by) {
   const s = random.pick(queueNames.filter((name) => name !== 'memory'))
   const config = random.pick([
     { maxQueueDepth: 50, on_full: 'refuse' },
@@ -42,10 +73,10 @@ async function configure(world, random) {
     { highWatermark: 5 },
   ])
   world.state.configured.add(s)
-  const request = { method: 'PATCH', path: `/queues/${s}/config`, body: config }
-  await world.operate('queue.configure', { s, config }, () => world.ask(random, request))
+  const name = `${by.prefix}.configure`
+  await world.operate(name, { s, config }, () => by.configure(world, random, { s, config }))
   await delay(random.integer(100, 1_500))
-  await configureAsUsual(world, random, s)
+  await configureAsUsual(world, random, s, by)
 }
 
 const usual = {
@@ -57,13 +88,12 @@ const usual = {
 }
 
 /** Until it is answered, as above. */
-export async function configureAsUsual(world, random, s) {
+export async function configureAsUsual(world, random, s, by = byHttp) {
   for (let tries = 0; tries < 60; tries++) {
-    const request = { method: 'PATCH', path: `/queues/${s}/config`, body: usual }
-    const { status } = await world.operate('queue.configure', { s, config: usual }, () =>
-      world.ask(random, request),
+    const { type, status } = await world.operate(`${by.prefix}.configure`, { s, config: usual }, () =>
+      by.configure(world, random, { s, config: usual }),
     )
-    if (status === 200 || status === 404) return void world.state.configured.delete(s)
+    if (type === 'ok' || status === 404) return void world.state.configured.delete(s)
     await delay(200)
   }
 }

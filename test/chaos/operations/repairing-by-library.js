@@ -1,7 +1,7 @@
 /** The same repairs through the library, in a worker. */
 import { slotFor } from '../slots.js'
 import { allSubscriptions } from '../topology.js'
-import { lettersOf, pickKnown } from './repairing.js'
+import { lettersOf, onDelivery, pickKnown } from './repairing.js'
 
 export const repairingByLibrary = {
   'library.redrive': {
@@ -21,8 +21,30 @@ export const repairingByLibrary = {
   'library.replay': { weight: 0.5, place: 'worker', run: replay },
   'library.abortReplay': { weight: 0.5, place: 'worker', run: abortReplay },
   'library.reset': { weight: 1, place: 'worker', run: reset },
+  'library.delivery.bury': {
+    ...{ weight: 1, place: 'worker' },
+    run: (world, random) =>
+      onDelivery(world, random, {
+        ...{
+          verb: 'bury',
+          statuses: ['pending', 'failed'],
+          decide: byLibrary,
+          name: 'library.delivery.bury',
+        },
+      }),
+  },
+  'library.delivery.retry': {
+    ...{ weight: 1, place: 'worker' },
+    run: (world, random) =>
+      onDelivery(world, random, {
+        ...{ verb: 'retry', statuses: ['failed', 'dlq'], decide: byLibrary, name: 'library.delivery.retry' },
+      }),
+  },
   'library.unblock': { weight: 1, place: 'worker', run: unblock },
 }
+
+const byLibrary = (world, random, { id, verb }) =>
+  slotFor(world, random, 'worker').command(`${verb}Delivery`, { id })
 
 function tell(world, random, { name, args, ...fields }) {
   const slot = slotFor(world, random, 'worker')
@@ -80,7 +102,7 @@ async function reset(world, random) {
 }
 
 async function unblock(world, random) {
-  const s = random.pick(['block', 'plain', 'pulled', 'hook', 'block'])
+  const s = random.pick(['block', 'plain', 'pulled', 'hook', 'block', 'memory'])
   const query = `status=${random.pick(['blocked', 'retrying'])}&limit=50`
   const path = `/subscribers/${world.subscriberIds.get(s)}/lanes?${query}`
   const { json } = await world.ask(random, { method: 'GET', path })

@@ -3,17 +3,20 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { slotFor } from '../slots.js'
 import { allSubscriptions } from '../topology.js'
 
+const waiting = ['pending', 'failed']
+const failed = ['failed', 'dlq']
+
 export const repairing = {
   'cancel.one': { weight: 3, place: 'server', run: cancelOne },
   'cancel.ids': { weight: 2, place: 'worker', run: cancelIds },
   'cancel.filter': { weight: 2, place: 'server', run: cancelByFilter },
   'delivery.bury': {
     ...{ weight: 2, place: 'server' },
-    run: (world, random) => onDelivery(world, random, 'bury', ['pending', 'failed']),
+    run: (world, random) => onDelivery(world, random, { verb: 'bury', statuses: waiting, decide: byHttp }),
   },
   'delivery.retry': {
     ...{ weight: 2, place: 'server' },
-    run: (world, random) => onDelivery(world, random, 'retry', ['failed', 'dlq']),
+    run: (world, random) => onDelivery(world, random, { verb: 'retry', statuses: failed, decide: byHttp }),
   },
   'redrive.one': { weight: 2, place: 'server', run: redriveOne },
   'redrive.filter': { weight: 1, place: 'server', run: redriveByFilter },
@@ -71,20 +74,22 @@ export async function cancelWhere(world, random, filter) {
   )
 }
 
-async function onDelivery(world, random, verb, statuses) {
+/** `decide` asks for it: over HTTP, or by the library. */
+export async function onDelivery(world, random, { verb, statuses, decide, name = `delivery.${verb}` }) {
   const s = random.pick(allSubscriptions)
   const query = `subscriber=${s}&status=${random.pick(statuses)}&limit=50&order=${random.pick(['asc', 'desc'])}`
   const { json } = await world.ask(random, { method: 'GET', path: `/deliveries?${query}` })
   const found = json?.deliveries ?? []
   if (found.length === 0) return
   const { id, event_id: eventId } = random.pick(found)
-  await world.operate(`delivery.${verb}`, { touches: verb, s, ids: [eventId] }, () =>
-    world.ask(random, {
-      path: `/deliveries/${id}/${verb}`,
-      body: verb === 'bury' ? { reason: 'chaos' } : undefined,
-    }),
-  )
+  await world.operate(name, { touches: verb, s, ids: [eventId] }, () => decide(world, random, { id, verb }))
 }
+
+const byHttp = (world, random, { id, verb }) =>
+  world.ask(random, {
+    path: `/deliveries/${id}/${verb}`,
+    body: verb === 'bury' ? { reason: 'chaos' } : undefined,
+  })
 
 export async function lettersOf(world, random, s) {
   const { json } = await world.ask(random, {
@@ -219,7 +224,7 @@ export async function onLane(
   world,
   random,
   verb,
-  s = random.pick(['block', 'plain', 'pulled', 'hook', 'block']),
+  s = random.pick(['block', 'plain', 'pulled', 'hook', 'block', 'memory']),
 ) {
   const id = world.subscriberIds.get(s)
   const status = random.pick(['blocked', 'retrying'])

@@ -1,4 +1,5 @@
 /** Other languages: SQL in the caller's own session, and CloudEvents. */
+import { payloadTextOf, withMember } from '../payload-text.js'
 import { slotFor } from '../slots.js'
 import { forHttp, forLibrary, noted, planEvents, remember, withoutNulls } from './planning.js'
 import { conclude, some } from './publishing.js'
@@ -44,18 +45,8 @@ export async function publishBySql(world, random, planned, { commits = true, lat
 }
 
 function sqlCall(world, planned) {
-  const {
-    type,
-    payload,
-    title,
-    orderingKey,
-    concurrencyKey,
-    tags,
-    maxRetries,
-    idempotencyKey,
-    runAt,
-    expiresAt,
-  } = forLibrary(world, planned)
+  const { type, title, orderingKey, concurrencyKey, tags, maxRetries, idempotencyKey, runAt, expiresAt } =
+    forLibrary(world, planned)
   const named = withoutNulls({
     ...{ title, ordering_key: orderingKey, concurrency_key: concurrencyKey, tags, max_retries: maxRetries },
     ...{ idempotency_key: idempotencyKey, run_at: runAt, expires_at: expiresAt },
@@ -63,7 +54,7 @@ function sqlCall(world, planned) {
   const names = Object.keys(named).map((name, n) => `, ${name} => $${n + 3}`)
   return {
     text: `select __schema__.publish($1, $2${names.join('')}) as id`,
-    values: [type, JSON.stringify(payload), ...Object.values(named)],
+    values: [type, payloadTextOf(planned), ...Object.values(named)],
   }
 }
 
@@ -93,18 +84,23 @@ async function asCloudEvents(world, random, count) {
 
 function cloudRequest(world, random, planned) {
   const events = planned.map((one) => {
-    const { type, payload, ordering_key: key, expires_at: endsAt } = forHttp(world, one)
+    const { type, ordering_key: key, expires_at: endsAt } = forHttp(world, one)
     return withoutNulls({
-      ...{ specversion: '1.0', id: `u${one.u}`, source: `/chaos/${world.seed}`, type, data: payload },
+      ...{ specversion: '1.0', id: `u${one.u}`, source: `/chaos/${world.seed}`, type },
       ...{ datacontenttype: 'application/json', partitionkey: key, expirytime: endsAt },
     })
   })
+  const data = planned.map(payloadTextOf)
+  const texts = events.map((attributes, place) => withMember(attributes, 'data', data[place]))
   if (events.length > 1)
-    return { path: '/events', body: events, contentType: 'application/cloudevents-batch+json' }
-  const [{ data, ...attributes }] = events
+    return {
+      path: '/events',
+      text: `[${texts.join(',')}]`,
+      contentType: 'application/cloudevents-batch+json',
+    }
   if (random.chance(0.5))
-    return { path: '/events', body: events[0], contentType: 'application/cloudevents+json' }
-  const { datacontenttype: contentType, ...rest } = attributes
+    return { path: '/events', text: texts[0], contentType: 'application/cloudevents+json' }
+  const { datacontenttype: contentType, ...rest } = events[0]
   const headers = Object.fromEntries(Object.entries(rest).map(([field, value]) => [`ce-${field}`, value]))
-  return { path: '/events', body: data, contentType, headers }
+  return { path: '/events', text: data[0], contentType, headers }
 }

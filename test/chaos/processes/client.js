@@ -2,6 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { PosthornClient } from '../../../dist/client/index.js'
 import { openRecorder } from '../../crash/support/recorder.js'
+import { digestOf } from '../payload-text.js'
 import { outcomeOf } from './outcomes.js'
 import { watchStalls } from './stalls.js'
 
@@ -19,9 +20,28 @@ process.on('message', ({ no, command }) => {
   process.send({ no, type: 'ok', value: underWay })
 })
 
-/** Whichever server answers: as behind a balancer. */
-const port = () => config.ports[Math.floor(Math.random() * config.ports.length)]
-const balanced = (url, init) => fetch(String(url).replace('127.0.0.1:1', `127.0.0.1:${port()}`), init)
+/** Whichever server answers: as behind a balancer. Which one leased, renewed or settled an event is recorded. */
+async function balanced(url, init) {
+  const at = Math.floor(Math.random() * config.ports.length)
+  const server = `server${at}`
+  carried(server, idsIn(init?.body))
+  const path = String(url).replace('127.0.0.1:1', `127.0.0.1:${config.ports[at]}`)
+  carried(server, idsIn(path))
+  const response = await fetch(path, init)
+  if (path.includes('/events/subscribe')) carried(server, idsIn(await response.clone().text()))
+  return response
+}
+
+const eventIds = [/"(?:event_)?id":(\d+)/g, /\/events\/(\d+)\//g]
+const idsIn = (text) =>
+  typeof text === 'string'
+    ? eventIds.flatMap((one) => [...text.matchAll(one)].map(([, id]) => Number(id)))
+    : []
+
+function carried(server, ids) {
+  if (ids.length > 0) record('carried', { s: subscription, server, ids })
+}
+
 const client = new PosthornClient({ url: 'http://127.0.0.1:1', fetch: balanced, timeoutMs: 5_000 })
 const worker = client.worker(
   {
@@ -43,8 +63,8 @@ async function counted(event, attempt) {
 async function handle(event, attempt) {
   const what = { no: ++begun, s: subscription, u: event.payload.u, id: event.id }
   const { number, failures } = attempt
-  record('begin', { ...what, key: event.orderingKey, attempt: number, failures })
-  const { payload } = event
+  const { payload, payloadText, orderingKey: key } = event
+  record('begin', { ...what, key, attempt: number, failures, hash: digestOf(payloadText) })
   const { outcome, ms } = outcomeOf({ payload, attempt: number, subscription, config, calm })
   await delay(ms)
   if (outcome === 'timeout') {

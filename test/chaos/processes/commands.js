@@ -43,6 +43,12 @@ export const commands = {
   },
   defineType: ({ type, options }, { hub }) => hub.defineType(type, options),
   deleteType: ({ type }, { hub }) => hub.deleteType(type),
+  haltQueue: async ({ name, verb }, { hub }) => (await hub.queues[verb](name)).status,
+  configureQueue: async ({ name, config }, { hub }) => {
+    await hub.queues.configure(name, config)
+  },
+  retryDelivery: ({ id }, { hub }) => hub.deliveries.retry(id, 'chaos'),
+  buryDelivery: ({ id }, { hub }) => hub.deliveries.bury(id, { reason: 'chaos', by: 'chaos' }),
   checkpoint: async ({ name }, { hub }) => {
     await hub.queues.checkpoint(name)
   },

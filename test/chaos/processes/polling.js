@@ -1,5 +1,6 @@
 /** Polls one event and finalizes it, and records that as a pull worker does. */
 import { setTimeout as delay } from 'node:timers/promises'
+import { digestOf } from '../payload-text.js'
 import { outcomeOf } from './outcomes.js'
 
 const subscription = 'polled'
@@ -19,7 +20,7 @@ export async function pollOnce({ leaseSecs }, { hub, record, config, isCalm }) {
   const { id, payload, orderingKey: key } = event
   const what = { no, s: subscription, u: payload.u, id, token }
   record('leased', { no, s: subscription, leaseSecs, events: [{ id, u: payload.u, token }] })
-  record('begin', { ...what, key })
+  record('begin', { ...what, key, hash: digestOf(event.payloadText) })
   const { outcome, ms } = outcomeOf({ payload, attempt: 1, subscription, config, calm: isCalm() })
   await delay(ms)
   await finalize(hub, what, { record, verb: outcome === 'ok' ? 'complete' : 'bury' })

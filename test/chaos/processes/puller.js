@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { createRandom } from '../../crash/support/random.js'
 import { openRecorder } from '../../crash/support/recorder.js'
 import { openHttp } from '../http.js'
+import { digestOf, elementTexts, memberText } from '../payload-text.js'
 import { outcomeOf } from './outcomes.js'
 import { watchStalls } from './stalls.js'
 
@@ -26,10 +27,13 @@ process.send('ready')
 for (const name of ['pulled', 'work', 'temp', 'pulled']) void pullFor(name)
 void hangUpNowAndThen()
 
+function pickServer() {
+  return Math.floor(random.next() * config.ports.length)
+}
+
 /** One call, which counts as an operation of this process and of the server that it asks. */
-async function operate(name, request) {
+async function operate(name, request, at = pickServer()) {
   const op = `${process.pid}-${++calls}`
-  const at = Math.floor(random.next() * config.ports.length)
   record('invoke', { op, name })
   const answer = await http.call(random, { ...request, port: config.ports[at] })
   const { status, sent } = answer
@@ -53,18 +57,24 @@ async function pullFor(subscription) {
     })
     record('lease', { no: invoked, s: subscription })
     const endsAt = performance.now() + leaseSecs * 1000
-    const { status, json } = await operate(...leaseCall(query))
+    const server = pickServer()
+    const { status, json, text } = await operate(...leaseCall(query), server)
     if (status === 500) record('server error', { path: '/events/subscribe', json })
     if (status !== 200) {
       if (status !== 204) record('lease unknown', { no: invoked, s: subscription, status })
       if (status !== 204) await delay(random.integer(20, 100))
       continue
     }
-    const events = Array.isArray(json) ? json : [json]
+    const texts = elementTexts(text)
+    const events = (Array.isArray(json) ? json : [json]).map((event, place) => ({
+      ...event,
+      hash: digestOf(memberText(texts[place], 'payload')),
+    }))
     record('leased', {
       no: invoked,
       s: subscription,
       leaseSecs,
+      server: `server${server}`,
       events: events.map(({ id, payload, lease_token: token, attempt }) => ({
         id,
         u: payload.u,
@@ -119,7 +129,8 @@ async function work(worker, s, events, endsAt) {
       continue
     }
     const what = { no: ++no, s, u: event.payload.u, id: event.id, token: event.lease_token }
-    record('begin', { ...what, key: event.ordering_key, attempt: event.attempt, failures: event.retry_count })
+    const { ordering_key: key, attempt, retry_count: failures, hash } = event
+    record('begin', { ...what, key, attempt, failures, hash })
     if (!calm && random.chance(0.1)) await settleCall(worker, what, 'start', {})
     if (!calm && random.chance(0.1))
       await settleCall(worker, what, 'heartbeat', { lease: random.integer(1, 3) })
@@ -148,11 +159,11 @@ async function settleCall(worker, what, verb, more) {
   const isFinal = verb !== 'start' && verb !== 'heartbeat'
   if (isFinal) record('end', { ...what, outcome: ends[verb] })
   for (let tries = 0; ; tries++) {
-    record('settle', { ...what, verb, byToken: claim.lease_token !== undefined })
-    const { status, json } = await operate(`pull.${verb}`, {
-      path: `/events/${what.id}/${verb}`,
-      body: { ...claim, ...more },
-    })
+    const server = pickServer()
+    const byToken = claim.lease_token !== undefined
+    record('settle', { ...what, verb, byToken, server: `server${server}` })
+    const request = { path: `/events/${what.id}/${verb}`, body: { ...claim, ...more } }
+    const { status, json } = await operate(`pull.${verb}`, request, server)
     answered(what, verb, status, json)
     if (![0, 502, 503, 504].includes(status) || tries > 100 || !isFinal) return
     await delay(random.integer(10, 80))
@@ -170,11 +181,11 @@ async function settleTogether(worker, attempts) {
     ...(verb === 'bury' && { reason: 'by plan' }),
   }))
   for (let tries = 0; ; tries++) {
-    for (const { what, verb } of attempts) record('settle', { ...what, verb, byToken: true })
-    const { status, json } = await operate('pull.settle', {
-      path: '/events/settle',
-      body: { worker_id: worker, outcomes },
-    })
+    const at = pickServer()
+    const server = `server${at}`
+    for (const { what, verb } of attempts) record('settle', { ...what, verb, byToken: true, server })
+    const request = { path: '/events/settle', body: { worker_id: worker, outcomes } }
+    const { status, json } = await operate('pull.settle', request, at)
     for (const [place, { what, verb }] of attempts.entries()) {
       answered(
         what,

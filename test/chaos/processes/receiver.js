@@ -2,6 +2,7 @@
 import { createServer } from 'node:http'
 import { randomFor } from '../../crash/support/random.js'
 import { monotonicUs, openRecorder } from '../../crash/support/recorder.js'
+import { digestOf, memberText } from '../payload-text.js'
 import { watchStalls } from './stalls.js'
 
 const config = JSON.parse(process.argv[2])
@@ -61,13 +62,17 @@ function receive({ request: { headers, url }, response, text, arrivedAt }) {
   const id = Number(headers['posthorn-event-id'])
   // A test of the endpoint is nobody's delivery.
   if (!(id > 0)) return response.writeHead(204).end()
-  const payload = payloadOf(text)
+  const payloadText = payloadTextIn(text)
+  const payload = JSON.parse(payloadText)
   const attempt = Number(headers['posthorn-attempt'])
   const what = { no: ++requests, s: url.slice(1).split('?')[0], u: payload.u, id }
   const lane = headers['posthorn-ordering-key']
   record('begin', {
     ...{ at: arrivedAt, ...what, attempt, key: lane === undefined ? null : decodeURIComponent(lane) },
-    sequence: headers['posthorn-sequence'] === undefined ? undefined : Number(headers['posthorn-sequence']),
+    hash: digestOf(payloadText),
+    epoch: numberIn(headers['posthorn-lane-epoch']),
+    sequence: numberIn(headers['posthorn-sequence']),
+    by: numberIn(headers['x-chaos-pid']),
     ...(headers['posthorn-replay'] && { isReplay: true }),
     ...(headers['posthorn-out-of-order'] && { outOfOrder: true }),
   })
@@ -82,10 +87,9 @@ function receive({ request: { headers, url }, response, text, arrivedAt }) {
 }
 
 /** By each format: a payload of ours has a number, and what is put around it has none. */
-function payloadOf(text) {
-  const body = JSON.parse(text)
-  return body.u === undefined ? body.data : body
-}
+const payloadTextIn = (text) => (memberText(text, 'u') === undefined ? memberText(text, 'data') : text)
+
+const numberIn = (header) => (header === undefined ? undefined : Number(header))
 
 function answer(response, what, status) {
   if (response.destroyed) return

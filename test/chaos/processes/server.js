@@ -1,4 +1,5 @@
 /** A process that serves the API, sends webhooks and does upkeep, on a port that stays the same when it is replaced. */
+import { subscribe } from 'node:diagnostics_channel'
 import { startApi } from '../../../dist/cli/api.js'
 import { openPosthorn } from '../../../dist/create.js'
 import { KeyRing } from '../../../dist/keys/key-ring.js'
@@ -13,6 +14,8 @@ const config = JSON.parse(process.argv[2])
 const record = openRecorder(config.record)
 process.on('disconnect', () => process.exit(3))
 watchStalls(record)
+// Each webhook says which process sent it: a receiver cannot know.
+subscribe('undici:request:create', ({ request }) => request.addHeader('x-chaos-pid', String(process.pid)))
 
 const { posthorn: hub, db } = await openPosthorn({
   database: databaseOf(config),

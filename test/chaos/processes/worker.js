@@ -6,6 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { openPosthorn } from '../../../dist/create.js'
 import { openRecorder } from '../../crash/support/recorder.js'
 import { plantBug } from '../bugs.js'
+import { digestOf } from '../payload-text.js'
 import { openPool } from '../pool.js'
 import { commands } from './commands.js'
 import { databaseOf } from './database.js'
@@ -119,7 +120,9 @@ function counted(handler) {
 
 function begin(s, event, attempt) {
   const what = { no: ++begun, s, u: event.payload.u, id: event.id }
-  record('begin', { ...what, key: event.orderingKey, attempt: attempt.number, failures: attempt.failures })
+  const { number, failures } = attempt
+  const hash = digestOf(event.payloadText)
+  record('begin', { ...what, key: event.orderingKey, attempt: number, failures, hash })
   return what
 }
 
