@@ -33,6 +33,7 @@ export const graphileWorker = {
     drain: `${JSON.stringify(batched)}, no logging (${page}#batching)`,
     lanes: `${JSON.stringify(serial)}, one queueName per key, no local queue because that breaks their order (https://worker.graphile.org/docs/library/add-job)`,
     publish: `addJobs in batches; addJob on a pool of ${publishPoolSize} (https://worker.graphile.org/docs/library/add-job)`,
+    beside: `${JSON.stringify(batched)}, addJobs in batches of 100 (${page}#batching)`,
     latency: `${JSON.stringify(direct)}, no local queue, LISTEN/NOTIFY (${page})`,
   },
 
@@ -91,6 +92,24 @@ export const graphileWorker = {
       publish: (event) => runner.addJob('bench', event.payload),
       async close() {
         await runner.stop()
+        await close(pool, schema)
+      },
+    }
+  },
+
+  /** A running worker for B13; `onHandled` is called with each job's number. */
+  async openBusy(servers, onHandled) {
+    const schema = nextSchema('graphile')
+    const pool = openPool(servers, batched.maxPoolSize)
+    const utils = await makeWorkerUtils({ pgPool: pool, schema, logger })
+    await utils.migrate()
+    const runner = await start(pool, schema, batched, { bench: async (payload) => onHandled(payload.n) })
+    return {
+      publishMany: (events) => utils.addJobs(events.map(toJob)),
+      analyze: () => pool.query('analyze'),
+      async close() {
+        await runner.stop()
+        await utils.release()
         await close(pool, schema)
       },
     }

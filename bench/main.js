@@ -9,12 +9,15 @@ const questions = [
   'drain',
   'memory',
   'lanes',
+  'processes',
   'publish',
   'filters',
   'latency',
+  'beside',
   'http',
   'webhooks',
   'claim',
+  'pull',
   'snapshot',
 ]
 /** Asked only by name: they take long. */

@@ -18,6 +18,7 @@ export const posthorn = {
     publish:
       'defaults; publishMany in batches, publish one by one; one handler subscription is owed every event',
     latency: defaults,
+    beside: `${defaults}, publishMany in batches of 100`,
   },
 
   /** From start() until every event has run and none is waiting or leased. */
@@ -102,11 +103,71 @@ export const posthorn = {
     }
   },
 
+  /** A backlog that several processes drain: see drain-worker.js. */
+  async openShared(servers, events) {
+    const schema = nextSchema('posthorn')
+    const pool = openPool(servers)
+    await subscribe(servers, schema)
+    const hub = await openHub(servers, schema)
+    for (const batch of inBatches(events, 1000)) await hub.publishMany(batch.map(toEvent))
+    await hub.stop()
+    await pool.query('checkpoint')
+    return {
+      schema,
+      isSettled: () => isSettled(pool, schema),
+      async verify() {
+        await verifyAudit(pool, schema, events.length)
+        await verifyOrder(pool, schema)
+      },
+      close: () => close(pool, schema),
+    }
+  },
+
+  async openWorker(servers, schema) {
+    const worker = { handled: 0 }
+    const hub = await openHub(servers, schema, () => {
+      worker.handled++
+    })
+    worker.start = () => hub.start()
+    worker.stop = () => hub.stop()
+    return worker
+  },
+
+  /** A running hub for B13; `onHandled` is called with each event's number. */
+  async openBusy(servers, onHandled) {
+    const schema = nextSchema('posthorn')
+    const pool = openPool(servers)
+    const hub = await openHub(servers, schema, (event) => onHandled(event.payload.n))
+    await hub.start()
+    return {
+      publishMany: (events) => hub.publishMany(events.map(toEvent)),
+      analyze: () => pool.query('analyze'),
+      async close() {
+        await hub.stop()
+        await close(pool, schema)
+      },
+    }
+  },
+
   /** A publisher in a process of its own, for the hub of `openRunner`. */
   async openRemote(servers, schema) {
     const hub = await openHub(servers, schema)
     return { publish: (event) => hub.publish(toEvent(event)), close: () => hub.stop() }
   },
+}
+
+/** A lane's next attempt begins only after the settlement of the one before it, so settlements have the order of events. */
+async function verifyOrder(pool, schema) {
+  const { rows } = await pool.query(
+    `select count(*)::int as misordered
+    from (
+      select a.event_id, lag(a.event_id) over (partition by e.ordering_key order by a.id) as before
+      from ${schema}.audit a
+      join ${schema}.events e on e.id = a.event_id
+    ) as a
+    where a.before > a.event_id`,
+  )
+  if (rows[0].misordered > 0) throw new Error(`posthorn: ${rows[0].misordered} events are out of order`)
 }
 
 /** A queue in memory, which is persisted as it goes; nothing else differs from `posthorn`. */
