@@ -119,6 +119,11 @@ describe('the checker of the chaos driver', () => {
       { at: 45, ...jump, phase: 'ends' },
     ]
     expect(rules([...history, ...jumped])).toEqual([])
+    // One that jumped before the successor had the queue has ended the claim early, but not for longer than it would have lasted.
+    const before = jumped.map((line) => ({ ...line, at: line.at - 20 }))
+    expect(rules([...history, ...before])).toEqual([])
+    const later = [2, 3].flatMap((u) => run(7, u, 5_000_000 + u * 10))
+    expect(rules([...history.slice(0, -4), ...before, ...later])).toContain('stale owner')
   })
 
   test('does not take the settlement of one attempt for the end of the next', () => {

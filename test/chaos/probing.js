@@ -5,7 +5,7 @@ import { publishByHttp, publishByLibrary } from './operations/publishing.js'
 
 /** Handlers, the handler of a memory queue, a pull worker, one that uses the client, and a webhook. */
 const ways = ['plain', 'block', 'memory', 'pulled', 'client', 'hook']
-const probes = 40
+const probes = 25
 const everyMs = 40
 
 /** One of each first, whose delay does not count: an endpoint that was suspended is tried again within a minute. */

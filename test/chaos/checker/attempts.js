@@ -94,7 +94,8 @@ export function findStaleOwners(model) {
     )
     // A clock that jumps ends the successor's claim, and the former owner may claim the queue again.
     const endedAt = Math.min(movedAt, ...model.jumps.filter(({ to }) => to > first).map(({ from }) => from))
-    const late = begun.filter(({ pid, begunAt }) => pid === former && begunAt > first && begunAt < endedAt)
+    const since = Math.max(first, claimedUntil(model, { former, first }))
+    const late = begun.filter(({ pid, begunAt }) => pid === former && begunAt > since && begunAt < endedAt)
     // One may have been stopped after it was judged and before it could say that it began.
     if (late.length < 2) return []
     const [{ id }] = late
@@ -107,6 +108,19 @@ export function findStaleOwners(model) {
       },
     ]
   })
+}
+
+/** How long a process has a memory queue that it last claimed when it was frozen. */
+const claimUs = 5_000_000
+
+/** A clock that jumps forward ends a claim early: its process, which counts by itself, has the queue for as long as was promised. */
+function claimedUntil({ faults, jumps }, { former, first }) {
+  const frozen = faults.findLast(
+    ({ fault, pid, from }) => fault === 'freeze.owner' && pid === former && from < first,
+  )
+  if (frozen === undefined) return 0
+  const isShortened = jumps.some(({ from, to }) => to > frozen.from - claimUs && from < first)
+  return isShortened ? frozen.from + claimUs : 0
 }
 
 /** Nothing begins after its completion was acknowledged, unless an operator replays it. */
