@@ -339,8 +339,11 @@ create table __schema__.audit (
 );
 -- With the settlement as a second key, a list skips a million retries without reading their records.
 create index audit_event on __schema__.audit (event_id, settlement);
--- Cancelled deliveries have no table of their own.
-create index audit_cancelled on __schema__.audit (event_id) where settlement in ('cancelled', 'discarded');
+-- Deliveries that ended without success, for lists by status. A dead letter may be pruned before its event, so lists do not ask it.
+create index audit_ended on __schema__.audit (settlement, event_id)
+  where settlement in ('buried', 'expired', 'cancelled', 'discarded');
+create index audit_ended_subscription on __schema__.audit (subscription, settlement, event_id)
+  where settlement in ('buried', 'expired', 'cancelled', 'discarded');
 
 -- Attempts that a pull worker has reported as begun. It is a table of its own so that a report does not rewrite the run;
 -- in process, the settlement brings the time of the start with it.
@@ -383,7 +386,6 @@ create index dead_letters_event on __schema__.dead_letters (event_id);
 create index dead_letters_subscription on __schema__.dead_letters (subscription, id) where redriven_at is null;
 -- A recover goes through the letters of a subscription in the order of events, so that lanes keep their order.
 create index dead_letters_delivery on __schema__.dead_letters (subscription, event_id) where redriven_at is null;
-create index dead_letters_waiting on __schema__.dead_letters (kind, event_id) where redriven_at is null;
 create index dead_letters_kind on __schema__.dead_letters (kind, id) where redriven_at is null;
 
 -- Processes that lease.

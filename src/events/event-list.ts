@@ -13,7 +13,7 @@ const findersOf: Record<EventStatus, readonly StateFinder[]> = {
   PENDING: [finders.unfinished],
   PROCESSING: [finders.inFlight],
   COMPLETED: [finders.completed],
-  FAILED: [finders.buried],
+  FAILED: [finders.buried, finders.unwanted],
   EXPIRED: [finders.expired],
   COMPLETED_WITH_ERRORS: [finders.buried, finders.expired],
   CANCELLED: [finders.cancelled],

@@ -8,15 +8,23 @@ import { within } from './event-terms.ts'
 export interface StateFinder {
   /** Queries of the event ids, as `key`, where the state has a place of its own and is rare. */
   readonly members?: (stretch: Stretch<number>) => readonly string[]
-  /** The same of one subscription, but also in other states. */
-  readonly ofSubscription?: (stretch: Stretch<number>, subscription: number) => string
+  /** The same of one subscription. */
+  readonly ofSubscription?: (stretch: Stretch<number>, subscription: number) => readonly string[]
   /** They stand in no order, so each query reads them all. */
   readonly isUnordered?: boolean
   /** The SQL functions that skip a stretch without any. */
   readonly jump?: 'unfinished' | 'completed'
 }
 
-type FinderName = 'unfinished' | 'completed' | 'inFlight' | 'retried' | 'buried' | 'expired' | 'cancelled'
+type FinderName =
+  | 'unfinished'
+  | 'completed'
+  | 'inFlight'
+  | 'retried'
+  | 'buried'
+  | 'unwanted'
+  | 'expired'
+  | 'cancelled'
 
 export const finders: Record<FinderName, StateFinder> = {
   unfinished: { jump: 'unfinished' },
@@ -40,29 +48,32 @@ export const finders: Record<FinderName, StateFinder> = {
       where r.failures > 0 and r.state = 'leased' and ${within(stretch, 'r.event_ids[1]')}`,
     ],
   },
-  buried: { members: letters('buried'), ofSubscription: lettersOfSubscription },
-  expired: { members: letters('expired'), ofSubscription: lettersOfSubscription },
-  cancelled: {
+  buried: ended('buried'),
+  expired: ended('expired'),
+  cancelled: ended('cancelled', 'discarded'),
+  // Events that no subscription wanted have no audit record.
+  unwanted: {
     members: (stretch) => [
-      `select a.event_id as key
-      from __schema__.audit a
-      where a.settlement in ('cancelled', 'discarded') and ${within(stretch, 'a.event_id')}`,
+      `select l.event_id as key
+      from __schema__.dead_letters l
+      where l.subscription is null and l.redriven_at is null and ${within(stretch, 'l.event_id')}`,
     ],
   },
 }
 
-function letters(kind: 'buried' | 'expired'): NonNullable<StateFinder['members']> {
-  return (stretch) => [
-    `select l.event_id as key
-      from __schema__.dead_letters l
-      where l.kind = '${kind}' and l.redriven_at is null and ${within(stretch, 'l.event_id')}`,
-  ]
-}
+type EndedSettlement = 'buried' | 'expired' | 'cancelled' | 'discarded'
 
-function lettersOfSubscription(stretch: Stretch<number>, subscription: number): string {
-  return `select l.event_id as key
-      from __schema__.dead_letters l
-      where l.subscription = ${subscription} and l.redriven_at is null and ${within(stretch, 'l.event_id')}`
+/** Finds deliveries by the audit record of their end, also those that were sent again since. */
+function ended(...settlements: readonly EndedSettlement[]): StateFinder {
+  const records = (stretch: Stretch<number>, settlement: EndedSettlement) =>
+    `select a.event_id as key
+      from __schema__.audit a
+      where a.settlement = '${settlement}' and ${within(stretch, 'a.event_id')}`
+  return {
+    members: (stretch) => settlements.map((settlement) => records(stretch, settlement)),
+    ofSubscription: (stretch, subscription) =>
+      settlements.map((settlement) => `${records(stretch, settlement)} and a.subscription = ${subscription}`),
+  }
 }
 
 type StateSearch = Pick<WalkedList<number, unknown>, 'sources' | 'jump' | 'windowMin'>
@@ -78,15 +89,22 @@ export function searchStates(
   const [first] = asked
   if (first === undefined) return { sources: [] }
   if (asked.every(({ members }) => members !== undefined)) {
-    const { ofSubscription } = first
-    const together = inOrder((stretch) => asked.flatMap(({ members }) => members?.(stretch) ?? []))
+    const source = inOrder((stretch) => asked.flatMap((finder) => membersOf(finder, stretch, subscription)))
     const windowMin = asked.some(({ isUnordered }) => isUnordered) ? unorderedWindowMin : undefined
-    if (ofSubscription === undefined || subscription === undefined) return { sources: [together], windowMin }
-    return { sources: [together, inOrder((stretch) => [ofSubscription(stretch, subscription)])], windowMin }
+    return { sources: [source], windowMin }
   }
   const { jump } = first
   if (jump === undefined || asked.some((finder) => finder.jump !== jump)) return { sources: [] }
   return { sources: [], jump: (stretch, order) => skip(reader, jump, { stretch, order, subscription }) }
+}
+
+function membersOf(
+  { members, ofSubscription }: StateFinder,
+  stretch: Stretch<number>,
+  subscription: number | undefined,
+): readonly string[] {
+  if (subscription !== undefined && ofSubscription !== undefined) return ofSubscription(stretch, subscription)
+  return members?.(stretch) ?? []
 }
 
 function inOrder(queries: (stretch: Stretch<number>) => readonly string[]): Source<number> {

@@ -22,6 +22,7 @@ const columnsOfAgain = [
   'tags',
 ]
 const jumps = 'a list may jump to the next unfinished delivery of one subscription'
+const ended = 'a list finds what ended without success also after its dead letter was pruned'
 const changedOnPurpose = new Map<string, string>([
   ['column unfinished_unordered.subscription', jumps],
   ['function delivery_states(bigint[])', 'takes subscriptions'],
@@ -33,6 +34,10 @@ const changedOnPurpose = new Map<string, string>([
   ['function previous_unfinished(bigint)', jumps],
   ['function previous_unfinished(bigint, integer)', jumps],
   ['index runs.runs_retried', 'lists find what waits for a retry'],
+  ['index audit.audit_cancelled', ended],
+  ['index audit.audit_ended', ended],
+  ['index audit.audit_ended_subscription', ended],
+  ['index dead_letters.dead_letters_waiting', ended],
   ['view messages', 'uses delivery_status'],
   ['view unfinished_unordered', jumps],
   [publishMany, 'a repeat is answered with its deliveries also after its event has gone'],

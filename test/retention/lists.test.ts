@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { leaseRuns, settleRuns } from '../support/pulling.ts'
-import { useKept } from './setup.ts'
+import { dayMs, useKept } from './setup.ts'
 
 const { open } = useKept('retention_lists')
 
@@ -31,4 +31,33 @@ test('lists and totals know nothing of events that are gone, though their audit 
   const { deliveries, total } = await hub.deliveries.list({ status: 'delivered' })
   expect(deliveries.map(({ eventId }) => eventId)).toEqual(ids)
   expect(total).toBe(3)
+})
+
+test('lists by status find a delivery whose dead letter was pruned while its event lives on', async () => {
+  const { hub, clock, count } = await open({ keepDeadLettersMs: dayMs, keepFinishedMs: 30 * dayMs })
+  const fails = await hub.subscribe(['paid'], { name: 'fails' })
+  const works = await hub.subscribe(['paid'], { name: 'works' })
+  const { id } = await hub.publish({
+    type: 'paid',
+    payload: 1,
+    expiresAt: new Date(Date.now() + 900 * dayMs),
+  })
+  await settleRuns(hub, await leaseRuns(hub, 'fails'), { kind: 'failed', reason: 'no', permanent: true })
+  await clock.advance(2 * dayMs)
+  await hub.prune()
+  expect(await count('dead_letters')).toBe(0)
+
+  const inWords = async (status: 'dlq' | 'expired', subscription?: number) => {
+    const { deliveries, total } = await hub.deliveries.list(
+      subscription === undefined ? { status } : { status, subscription },
+    )
+    return { events: deliveries.map(({ eventId }) => eventId), total }
+  }
+  expect(await inWords('dlq')).toEqual({ events: [id], total: 1 })
+  expect(await inWords('dlq', fails.no)).toEqual({ events: [id], total: 1 })
+  expect(await inWords('dlq', works.no)).toEqual({ events: [], total: 0 })
+  expect(await inWords('expired')).toEqual({ events: [], total: 0 })
+  await settleRuns(hub, await leaseRuns(hub, 'works'), { kind: 'succeeded' })
+  const { events } = await hub.listEvents({ status: 'COMPLETED_WITH_ERRORS' })
+  expect(events.map((event) => event.id)).toEqual([id])
 })

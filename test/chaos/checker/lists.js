@@ -1,30 +1,17 @@
 /** Lists: whoever asks is answered with what was asked for, and whoever walks to the end meets everything once. */
 
 /** Records of operations/listing.js, and the walks of answers.js. */
-export function findWrongLists(model, { deliveries, letters, stored = [], walks = [] }) {
+export function findWrongLists(model, { deliveries, stored = [], walks = [] }) {
   const wrong = model.wrongLists.map(({ path, why }) => ({ rule: 'list', text: `${path}: ${why}` }))
   // While something still moves, two walks meet it in two states.
   if (deliveries.some(({ status }) => moving.has(status))) return wrong
   // Types may be defined as not kept: those events go at any time, also between two walks.
-  const gone = withoutLetter(deliveries, letters)
-  const kept = new Set(
-    stored.filter(({ id, type }) => !type?.startsWith('typed.') && !gone.has(id)).map(({ id }) => id),
-  )
+  const kept = new Set(stored.filter(({ type }) => !type?.startsWith('typed.')).map(({ id }) => id))
   const [, ...others] = walks
   return [...wrong, ...walks.flatMap(findTwice), ...others.flatMap((walk) => compare(walks, walk, kept))]
 }
 
 const moving = new Set(['pending', 'delivering', 'failed'])
-
-/**
- * Events of which something is dead and has no letter: whether it may lack one is for the rule of letters. A list by status
- * finds what is dead by its letter, and an event may outlive a letter of its own: another delivery ended much later.
- */
-function withoutLetter(deliveries, letters) {
-  const named = new Set(letters.filter((one) => one.manual_retry_at === null).map((one) => one.message_id))
-  const isDead = ({ id, status }) => (status === 'dlq' || status === 'expired') && !named.has(id)
-  return new Set(deliveries.filter(isDead).map((one) => one.event_id))
-}
 
 function findTwice({ path, names }) {
   const seen = new Set()
