@@ -1,6 +1,6 @@
 /**
  * B4: how long from publish to the start of the handler, in an idle system, from the same process and from another?
- * Goal: at most 0.7 × graphile-worker at p50 and 1 × at p99.
+ * Goal: at most 0.6 × graphile-worker at p50 in the same process and 0.8 × from another, and at most 1 × at p99.
  *
  * Each sample is taken alone: publish, wait for the handler, pause 20–50 ms. The clock is CLOCK_MONOTONIC, read just
  * before publishing and carried in the payload, so both processes read the same one.
@@ -17,21 +17,20 @@ const warmUpCount = 20
 const sampleCount = 200
 const servers = givenServers()
 const contenders = takingPart(servers, [posthorn, graphileWorker])
-const goals = [
-  { metric: 'p50 ms', of: 'posthorn', over: 'graphile-worker', atMost: 0.7 },
-  { metric: 'p99 ms', of: 'posthorn', over: 'graphile-worker', atMost: 1 },
-]
 printSettings(contenders, 'latency')
 
-for (const [where, measure] of [
-  ['the same process', measureHere],
-  ['another process', measureAcross],
+for (const [where, measure, p50Max] of [
+  ['the same process', measureHere, 0.6],
+  ['another process', measureAcross, 0.8],
 ]) {
   await compare({
     title: `B4 publish → handler starts, idle, published in ${where}, ${sampleCount} samples`,
     metrics: ['p50 ms', 'p99 ms'],
     contenders: contenders.map((contender) => ({ name: contender.name, run: () => measure(contender) })),
-    goals,
+    goals: [
+      { metric: 'p50 ms', of: 'posthorn', over: 'graphile-worker', atMost: p50Max },
+      { metric: 'p99 ms', of: 'posthorn', over: 'graphile-worker', atMost: 1 },
+    ],
   })
 }
 
