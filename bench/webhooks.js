@@ -1,8 +1,8 @@
 /**
- * B6: what do webhooks cost? To 50 local endpoints, 2.5 of which want each event: durable, signed, every exchange kept,
- * against a bare loop over undici's pool (and over Node's own http client) that posts the same bodies to the same receivers with as many requests
- * at once (goal ≥ 0.6); undici's pool, the fastest client there is, is shown beside. And with 5 of the endpoints
- * hanging: what the other 45 get, against what they get without them (goal ≥ 0.9).
+ * B6: what do webhooks cost? To 50 local endpoints, 2.5 of which want each event: durable, signed, every exchange kept.
+ * Against a bare loop that posts the same bodies to the same receivers with as many requests at once, over undici's pool,
+ * the fastest client there is (goal ≥ 0.6); a loop over Node's own http client is shown beside. And with 5 of the
+ * endpoints hanging: what the other 45 get, against what they get without them (goal ≥ 0.9).
  */
 import { fork } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
