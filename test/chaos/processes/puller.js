@@ -46,7 +46,8 @@ async function pullFor(subscription) {
   const worker = `${config.workerId}-${subscription}-${++leases}`
   for (;;) {
     const isMany = calm || random.chance(0.6)
-    const leaseSecs = random.integer(1, 3)
+    // After healing, fifty deliveries of one call are worked off one after the other: their lease must last.
+    const leaseSecs = calm ? 30 : random.integer(1, 3)
     const invoked = ++leases
     const query = new URLSearchParams({
       worker_id: worker,
