@@ -178,9 +178,7 @@ describe('the house is tidy', () => {
       ['src/deliveries/dead-letters.ts', 'to do'],
       ['src/events/event-log.ts', 'to do'],
       ['src/events/event-type.ts', 'to do'],
-      ['src/events/search-payload.ts', 'to do'],
       ['src/keys/api-keys.ts', 'to do'],
-      ['src/memory/compact-memory.ts', 'to do'],
       ['src/pull/find-leases.ts', 'to do'],
       ['src/retention/audit-statements.ts', 'five tables are pruned by one shape of statement'],
     ])
