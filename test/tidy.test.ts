@@ -260,6 +260,15 @@ describe('the house is tidy', () => {
     expect(missing).toEqual([])
   })
 
+  test('every function and field that the guide for a first feature names exists', () => {
+    const guide = page('docs/guides/add-a-feature.md').text.replace(/^ *```[\s\S]*?^ *```/gm, '')
+    const code = [...sources, ...filesBelow('test', '.ts')].filter(({ path }) => path !== 'test/tidy.test.ts')
+    const words = new Set(code.flatMap(({ text }) => text.match(/\w+/g) ?? []))
+    const named = [...guide.matchAll(/`([a-zA-Z]+[A-Z]\w*)`/g)].map((match) => match[1] as string)
+    // The guide adds this constant.
+    expect(named.filter((name) => !words.has(name) && name !== 'noteCharsMax')).toEqual([])
+  })
+
   test('no walk of ARCHITECTURE.md passes a file twice', () => {
     const walks =
       page('ARCHITECTURE.md')
