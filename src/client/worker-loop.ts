@@ -47,7 +47,7 @@ export function startLoop(transport: Transport, config: WorkerConfig): WorkerLoo
     waitSeconds,
     take: (runs, askedAt) => runner.take(runs, askedAt),
     exhausted: (delivery) =>
-      log.warn(describe(delivery, 'no failures are left to it'), 'A delivery was buried'),
+      log.warn(describe(delivery, 'the event has no attempts left'), 'A delivery was buried'),
     cancelled: (eventIds) => runner.cancel(pulled.no, eventIds),
   })
   const observe = observeWorker(log)
