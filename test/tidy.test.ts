@@ -178,9 +178,7 @@ describe('the house is tidy', () => {
       ['src/deliveries/dead-letters.ts', 'to do'],
       ['src/events/event-log.ts', 'to do'],
       ['src/events/event-type.ts', 'to do'],
-      ['src/events/search-payload.ts', 'to do'],
       ['src/keys/api-keys.ts', 'to do'],
-      ['src/memory/compact-memory.ts', 'to do'],
       ['src/pull/find-leases.ts', 'to do'],
       ['src/retention/audit-statements.ts', 'five tables are pruned by one shape of statement'],
     ])
@@ -189,8 +187,10 @@ describe('the house is tidy', () => {
   })
 
   test('no two files have one name, unless they are the same idea', () => {
-    // A route and a command have the name of the feature that they call.
-    const named = sources.filter(({ path }) => !/^src\/(http\/routes|cli)\//.test(path))
+    // A command has the name of the feature that it calls.
+    const commands = [...page('src/cli/main.ts').text.matchAll(/^ {2}(\w+): async \(\) =>/gm)]
+    const ofCommands = commands.map((match) => `src/cli/${match[1]}.ts`)
+    const named = sources.filter(({ path }) => !ofCommands.includes(path))
     const reasons = new Map([['index.ts', 'what a package exports']])
     const names = named.map(({ path }) => basename(path))
     const twice = new Set(names.filter((name, at) => names.indexOf(name) !== at))
@@ -260,6 +260,15 @@ describe('the house is tidy', () => {
         .map((file) => `${path}: ${file}`),
     )
     expect(missing).toEqual([])
+  })
+
+  test('every function and field that the guide for a first feature names exists', () => {
+    const guide = page('docs/guides/add-a-feature.md').text.replace(/^ *```[\s\S]*?^ *```/gm, '')
+    const code = [...sources, ...filesBelow('test', '.ts')].filter(({ path }) => path !== 'test/tidy.test.ts')
+    const words = new Set(code.flatMap(({ text }) => text.match(/\w+/g) ?? []))
+    const named = [...guide.matchAll(/`([a-zA-Z]+[A-Z]\w*)`/g)].map((match) => match[1] as string)
+    // The guide adds this constant.
+    expect(named.filter((name) => !words.has(name) && name !== 'noteCharsMax')).toEqual([])
   })
 
   test('no walk of ARCHITECTURE.md passes a file twice', () => {

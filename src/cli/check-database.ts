@@ -11,9 +11,9 @@ import type { PostgresDatabase } from '../db/postgres.ts'
 import { isLocalName } from '../http/gate.ts'
 import { anyKeys } from '../keys/api-keys.ts'
 import { checkAdminKey } from '../keys/key-ring.ts'
-import { withDatabase } from './database.ts'
-import { describeFailure } from './failure.ts'
+import { describeFailure } from './describe-failure.ts'
 import { doubtful, type Finding, failed, fine } from './finding.ts'
+import { withDatabase } from './with-database.ts'
 
 const clockAheadMsMax = 1_000
 

@@ -27,7 +27,7 @@ export const keys: Command = {
   help,
   async run(args, out) {
     const action = readKeysAction(args)
-    const { withSchema } = await import('./database.ts')
+    const { withSchema } = await import('./with-database.ts')
     const by = { actor: actor(), url: `http://localhost:${readPort()}` }
     const embedded = action.name === 'create' ? 'any' : 'existing'
     await withSchema({ embedded }, (db) => action.run(db, out, by))

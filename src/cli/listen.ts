@@ -8,7 +8,7 @@ import type { Command, Out } from './command.ts'
 import { openClient, serverUrl } from './connect.ts'
 import { createForwarder } from './forwarder.ts'
 import { showDeliveries } from './show-deliveries.ts'
-import { watchSignals } from './signals.ts'
+import { watchSignals } from './stop-signals.ts'
 import { createTemporary, deleteLeftBehind, deleteSubscription } from './temporary-subscription.ts'
 
 const help = `posthorn listen [--forward <url>] [options]

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import { badOption } from './arguments.ts'
 import { type Command, type Out, readManifest } from './command.ts'
-import { describeFailure } from './failure.ts'
+import { describeFailure } from './describe-failure.ts'
 
 /** Each command is loaded when it is used, so that help is quick. */
 const commands: Readonly<Record<string, () => Promise<Command>>> = {

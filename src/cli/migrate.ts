@@ -18,7 +18,7 @@ export const migrate: Command = {
   async run(args, out) {
     const { options } = readArguments(args, { known: { 'dry-run': 'boolean' }, variables: databaseVariables })
     const isDryRun = options['dry-run'] !== undefined
-    const { withDatabase } = await import('./database.ts')
+    const { withDatabase } = await import('./with-database.ts')
     const { migrate: apply } = await import('../db/migrate.ts')
     await withDatabase({ embedded: isDryRun ? 'existing' : 'any' }, async ({ db }) => {
       const { applied, pending, sql } = await apply(db, { dryRun: isDryRun })

@@ -45,7 +45,7 @@ export const prune: Command = {
     })
     const request = requestOf(options)
     const config = readConfig({})
-    const { withRetention } = await import('./database.ts')
+    const { withRetention } = await import('./with-database.ts')
     const pruning = withRetention(config, (retention) => retention.prune(request))
     print(await pruning.catch(throwAsTyped), out)
     return 0

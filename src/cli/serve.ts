@@ -4,7 +4,7 @@ import { hubOptions, serverOptions } from '../options/table.ts'
 import { readArguments } from './arguments.ts'
 import { type Command, isLogging, type Out, readManifest } from './command.ts'
 import type { Serving } from './serving.ts'
-import { watchSignals } from './signals.ts'
+import { watchSignals } from './stop-signals.ts'
 
 const helpCharsMax = 120
 

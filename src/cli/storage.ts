@@ -19,7 +19,7 @@ export const storage: Command = {
     const variables = [...databaseVariables, ...retentionVariables]
     const { options } = readArguments(args, { known: { json: 'boolean' }, variables })
     const config = readConfig({})
-    const { withRetention } = await import('./database.ts')
+    const { withRetention } = await import('./with-database.ts')
     const { storageJson } = await import('../http/routes/storage-routes.ts')
     const found = await withRetention(config, (retention) => retention.storage())
     if (options.json === undefined) print(found, out)

@@ -1,7 +1,7 @@
 import type { DeliveryState, EventStatus } from '../domain/status.ts'
 import type { StoredEvent, StoredEventFields } from '../domain/stored-event.ts'
 
-/** Where an event stands. */
+/** How far an event has come. */
 export interface Standing {
   readonly status: EventStatus
   readonly retryCount: number
@@ -15,18 +15,18 @@ export interface RemoteEvent extends StoredEvent, Standing {}
 export interface ListedEvent extends Omit<StoredEventFields, 'payloadText'>, Standing {}
 
 export interface PublishedEvent extends RemoteEvent {
-  /** It had been published before under the same idempotency key. */
+  /** True: the event had been published before with the same idempotency key. */
   readonly replayed: boolean
-  /** Queues it is owed to that are past their high watermark, by name: publish more slowly. */
+  /** The names of queues that got the event and are above their high watermark: publish more slowly. */
   readonly backpressure: readonly string[]
 }
 
 export interface LeasedEvent extends RemoteEvent {
   readonly leaseToken: string
   readonly leaseExpiresAt: Date
-  /** From 1. */
+  /** The first attempt is 1. */
   readonly attempt: number
-  /** The name of the subscription it was leased through. */
+  /** The name of the subscription that the event was leased through. */
   readonly subscription: string
 }
 
@@ -66,18 +66,18 @@ export interface EventDetails extends RemoteEvent {
 
 export interface EventPage {
   readonly events: readonly ListedEvent[]
-  /** Null where payloads were searched. */
+  /** Null if payloads were searched. */
   readonly total: number | null
   readonly totalIsEstimate: boolean
-  /** For the page after this one; null: this is the last. */
+  /** Asks for the next page; null: this is the last page. */
   readonly nextCursor: string | null
-  /** Set where the page is short because the call ended early: it has searched up to this time. */
+  /** Set if the call ended before the page was full: it has searched up to this time. */
   readonly searchedTo: Date | null
-  /** How far a search of payloads came; null: none was searched. */
+  /** How far the search of payloads came; null: no payloads were searched. */
   readonly searched: Readonly<Record<string, unknown>> | null
 }
 
-/** A failure is recorded either way; whether there will be another attempt is the server's decision. */
+/** The failure is recorded. The server decides whether there will be another attempt. */
 export type FailAnswer =
   | (LogEntry & { readonly retryScheduled: true; readonly nextRetryAt: Date })
   | { readonly retryScheduled: false; readonly retryCount: number; readonly maxRetries: number }
@@ -86,15 +86,15 @@ export interface HeartbeatAnswer {
   readonly eventId: number
   readonly leaseToken: string
   readonly leaseExpiresAt: Date
-  /** An operator wants it stopped. */
+  /** True: an operator has cancelled the event. */
   readonly cancelled: boolean
-  /** All under the same token that an operator wants stopped. */
+  /** The cancelled events among all that the worker holds through the same subscription. */
   readonly cancelledEventIds: readonly number[]
-  /** Its queue is paused: what has not begun is to be handed back. */
+  /** True: the queue is paused. The worker must hand back deliveries that have not begun. */
   readonly held: boolean
 }
 
-/** What became of one outcome: 200 and 400 (its failures are used up) are settled, 404 and 409 came too late. */
+/** The answer to one outcome. 200 and 400 (no attempts are left): settled. 404 and 409: the outcome came too late. */
 export interface SettleResult {
   readonly eventId: number
   readonly status: 200 | 400 | 404 | 409 | 422
@@ -105,7 +105,7 @@ export interface SettleResult {
 }
 
 export interface CancelAnswer {
-  /** Deliveries that waited and are cancelled. */
+  /** Deliveries that were waiting and are now cancelled. */
   readonly cancelled: number
   /** Deliveries under way, whose workers are told by heartbeat. */
   readonly told: number
@@ -114,7 +114,7 @@ export interface CancelAnswer {
 export interface CancelManyAnswer extends CancelAnswer {
   /** There were too many for one call: cancel again, with `nextCursor` as `cursor`. */
   readonly more: boolean
-  /** Given if there are more. */
+  /** Set if there are more. */
   readonly nextCursor?: string
 }
 
@@ -123,7 +123,7 @@ export interface RemoteWorker {
   readonly lastSeenAt: Date
   readonly inFlight: number
   readonly stale: boolean
-  /** What came first, and when; null: it is not stale. */
+  /** Why the worker became stale, and when; null: it is not stale. */
   readonly staleReason: 'silent' | 'lapsed_lease' | null
   readonly staleSince: Date | null
 }
@@ -144,7 +144,7 @@ export interface Subscriber {
   readonly maxConcurrency: number | null
   readonly ratePerSecond: number | null
   readonly keyConcurrency: number | null
-  /** Of a webhook. `[hidden]` stands for a value that is not shown. */
+  /** The headers of a webhook. `[hidden]` stands for a value that is not shown. */
   readonly headers?: Readonly<Record<string, string>>
   readonly publicHeaders?: readonly string[]
   readonly createdAt: Date

@@ -8,31 +8,31 @@ export interface CallOptions {
   readonly signal?: AbortSignal
 }
 
-/** What a call takes besides is part of its request, which the server checks. */
+/** The options of every call. Everything else is part of the request, which the server checks. */
 export function checkCall(options: CallOptions, whose: string): CallOptions {
   checkOptions(options, { signal: true }, whose)
   return options
 }
 
 export interface PublishOptions extends CallOptions {
-  /** A random one when none is given, so that a publish can be repeated. */
+  /** Default: a random key, so that the client can repeat the publish. */
   readonly idempotencyKey?: string
 }
 
 export interface SubscribeOptions extends CallOptions {
   readonly workerId: string
-  /** Work with any of these tags; for a named subscription whatever its tags when left out. */
+  /** Only events with any of these tags. A named subscription needs none. */
   readonly tags?: string | readonly string[]
-  /** The name of a pull subscription; left out: the queue of tagged work. */
+  /** The name of a pull subscription. Default: the work queue, which is asked by tags. */
   readonly subscription?: string
-  /** How many events at most, 1 to 1,000. Default 1. */
+  /** The most events to lease, 1 to 1,000. Default 1. */
   readonly limit?: number
-  /** How long to wait for the first one, up to 60. Default 0. */
+  /** How long to wait for the first event, up to 60. Default 0. */
   readonly waitSeconds?: number
   readonly leaseSeconds?: number
 }
 
-/** What was leased: a leased event is one. With a token the token decides, else the worker's id. */
+/** Names a lease; every leased event does. The token decides; without one, the worker's id. */
 export interface Lease {
   readonly id: number
   readonly leaseToken?: string
@@ -44,7 +44,7 @@ export function checkEventId(id: unknown, option = 'id'): number {
   return integer(option, id, 1, Number.MAX_SAFE_INTEGER)
 }
 
-/** The same for ids that are text. Encoding leaves dots alone, and URLs read them as steps. */
+/** The same for ids that are text. Encoding does not change dots, and URLs take `..` for a step up. */
 export function encodeId(id: unknown): string {
   if (typeof id === 'string' && !/^\.{0,2}$/.test(id)) return encodeURIComponent(id)
   throw new PosthornError('BAD_OPTION', { option: 'id', expected: 'an id', value: toDetail(id) })
@@ -66,7 +66,7 @@ export function checkOutcomes(outcomes: unknown): void {
   for (const [place, outcome] of outcomes.entries()) checkLease(outcome?.lease, `outcomes[${place}].lease`)
 }
 
-/** By the worker's own watch. */
+/** By the worker's clock. */
 export interface Report extends CallOptions {
   readonly executionTimeMs?: number
   readonly startedAfterMs?: number
@@ -75,7 +75,7 @@ export interface Report extends CallOptions {
 
 export interface FailureReport extends Report {
   readonly errorMessage?: string
-  /** No later attempt can do better. */
+  /** True: another attempt would fail as well, so the event becomes a dead letter. */
   readonly permanent?: boolean
   readonly retryAfterMs?: number
 }
@@ -113,7 +113,7 @@ export interface CancelFilter extends CallOptions {
   readonly status?: EventStatus
   readonly createdFrom?: Date | string
   readonly createdTo?: Date | string
-  /** `nextCursor` of the call before, with the same filter. */
+  /** The `nextCursor` of the previous call with the same filter. */
   readonly cursor?: string
   readonly reason?: string
 }

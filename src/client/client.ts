@@ -52,8 +52,8 @@ import { type Call, type ClientOptions, read, readAll, Transport } from './trans
 import { PullWorker, type WorkerHandler, type WorkerOptions } from './worker.ts'
 
 /**
- * The server's API with nothing but fetch. Calls that may be repeated are, when the server could not be reached
- * or was too busy; subscribing, cancelling, resetting and changing subscribers are not.
+ * The server's API, using only fetch. If the server cannot be reached or is too busy, the client repeats calls that are safe
+ * to repeat. It does not repeat subscribing, cancelling, resetting, and changes of subscribers.
  */
 export class PosthornClient<C extends Catalogue = Catalogue> {
   readonly subscribers: Subscribers
@@ -83,7 +83,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     return extend(read(answer, readEvent), { replayed, backpressure })
   }
 
-  /** All of them or none, at most 1,000. */
+  /** Publishes up to 1,000 events: all or none. */
   async publishMany(events: readonly EventToPublish<C>[], options: CallOptions = {}): Promise<RemoteEvent[]> {
     const { signal } = checkCall(options, 'publishMany')
     checkEventList(events)
@@ -97,7 +97,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     return this.#post('/events/batch', { body, repeatable: true, signal }, readPublished)
   }
 
-  /** Leases up to `limit` events, or none. Not repeated by itself: an answer that was lost may have leased some. */
+  /** Leases up to `limit` events. The client does not repeat this call: a lost answer may have leased some. */
   async subscribe(options: SubscribeOptions): Promise<LeasedEvent[]> {
     checkOptions(options, callNames.subscribe, 'subscribe')
     const { signal, waitSeconds, leaseSeconds, ...rest } = options
@@ -136,7 +136,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     return this.#report(lease, 'complete', report, answerWith<LogEntry>('eventId'))
   }
 
-  /** Whether it is tried again or was the last failure allowed is in the answer. */
+  /** Reports a failure. The answer says whether the event is tried again. */
   async fail(lease: Lease, report: FailureReport = {}): Promise<FailAnswer> {
     checkOptions(report, callNames.fail, 'fail')
     try {
@@ -148,13 +148,13 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     }
   }
 
-  /** Hands it back; not counted as a failure. */
+  /** Hands the event back. This does not count as a failure. */
   async release(lease: Lease, options: CallOptions = {}): Promise<LogEntry> {
     checkCall(options, 'release')
     return this.#report(lease, 'release', options, answerWith<LogEntry>('eventId'))
   }
 
-  /** Up to 1,000 outcomes, each answered by itself, in their order. */
+  /** Settles up to 1,000 outcomes. Each gets its own answer, in their order. */
   async settle(outcomes: readonly Outcome[], options: CallOptions = {}): Promise<SettleResult[]> {
     const { signal } = checkCall(options, 'settle')
     checkOutcomes(outcomes)
@@ -174,7 +174,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     return this.#get(`/events/${checkEventId(id)}`, query, signal, readEventDetails)
   }
 
-  /** One page, without payloads. */
+  /** One page of events, without payloads. */
   async listEvents(options: EventQuery = {}): Promise<EventPage> {
     checkOptions(options, callNames.listEvents, 'listEvents')
     const { signal, payload = {}, ...filter } = options
@@ -183,7 +183,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     return this.#get('/events', query, signal, readEventPage)
   }
 
-  /** All that match, page by page, without payloads. */
+  /** All events that match, without payloads. It reads page by page. */
   async *events(filter: EventQuery = {}): AsyncGenerator<ListedEvent, void, undefined> {
     let page = await this.listEvents({ limit: pageLimit, ...filter })
     for (;;) {
@@ -194,7 +194,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     }
   }
 
-  /** Takes an event from the worker that holds it: back to waiting, failures kept. */
+  /** Takes an event from the worker that holds it. The event waits again; its failures stay counted. */
   async reset(
     id: number,
     options: CallOptions & { readonly reason?: string } = {},
@@ -223,7 +223,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     return this.#post('/events/cancel', call, answerWith<CancelManyAnswer>('cancelled'))
   }
 
-  /** Every worker id seen. */
+  /** All workers that the server has heard of. */
   async workers(options: CallOptions = {}): Promise<RemoteWorker[]> {
     const { signal } = checkCall(options, 'workers')
     return readAll<RemoteWorker>(this.#transport, '/workers', 'workers', signal)
@@ -234,7 +234,7 @@ export class PosthornClient<C extends Catalogue = Catalogue> {
     return new PullWorker(this.#transport, options, handler as WorkerHandler)
   }
 
-  /** A call about something leased. It may be repeated if a token says which lease is meant. */
+  /** A call about a leased event. It is safe to repeat if a token says which lease is meant. */
   async #report<T>(lease: Lease, verb: string, report: object, reader: (text: string) => T): Promise<T> {
     const { id, leaseToken, workerId } = checkLease(lease)
     const { signal, ...rest } = report as CallOptions

@@ -18,7 +18,7 @@ export class PosthornHttpError extends Error {
   /** As in the table of errors, `LEASE_LOST` and so on; `UNREACHABLE` when there was no answer. */
   readonly code: string
   readonly problem: Problem
-  /** How long the server asked us to wait; null: it did not. */
+  /** How long to wait before a retry, if the server said so; else null. */
   readonly retryAfterMs: number | null
 
   constructor({ status, code, message, problem = {}, retryAfterMs = null, cause }: HttpErrorFields) {
@@ -30,7 +30,7 @@ export class PosthornHttpError extends Error {
   }
 }
 
-/** A refusal as an error. Whatever stands between us and the server may answer with something else than JSON. */
+/** The error for a refused request. A proxy may have answered with something other than JSON. */
 export function refusal(status: number, headers: Headers, text: string): PosthornHttpError {
   const problem = readProblem(text)
   const code = typeof problem.code === 'string' ? problem.code.toUpperCase() : `HTTP_${status}`
@@ -59,7 +59,7 @@ function readProblem(text: string): Problem {
   }
 }
 
-/** Seconds, or a time, which is compared with the server's own: clocks differ. */
+/** Reads `Retry-After`: seconds, or a time. A time is compared with the server's clock, since clocks differ. */
 function retryAfterMs(headers: Headers): number | null {
   const value = headers.get('retry-after')
   if (value === null) return null
@@ -69,7 +69,7 @@ function retryAfterMs(headers: Headers): number | null {
   return Number.isNaN(ms) ? null : Math.max(0, ms)
 }
 
-/** `fetch failed` says nothing; its cause does. */
+/** The message of fetch is only `fetch failed`; the cause says why. */
 function innermost(error: Error): Error {
   const { cause } = error
   if (cause instanceof AggregateError && cause.errors[0] instanceof Error) return cause.errors[0]

@@ -19,13 +19,13 @@ import { read } from './transport.ts'
 export interface HttpSourceOptions extends LeasingOptions {
   /** The server has buried the delivery instead of trying again. */
   readonly exhausted: (delivery: LeasedDelivery) => void
-  /** An operator has cancelled these events: those that have not begun must not. */
+  /** An operator has cancelled these events: those that have not begun must not begin. */
   readonly cancelled: (eventIds: readonly number[]) => void
 }
 
 const settlesMax = 2
 const beatsMax = 8
-/** A lease is given up after this many of its deliveries were refused. */
+/** A lease counts as lost after the server has refused this many of its deliveries. */
 const refusalsMax = 10
 /** How long each try to hand deliveries back may take. */
 const releaseMs = 2_500
@@ -37,7 +37,7 @@ interface SettleCall {
   readonly timeoutMs?: number
 }
 
-/** The server's end of the runner: leases by long poll, settlements in bulk. */
+/** The source of a remote worker's runner: leases by long polls, and settles many deliveries in one call. */
 export class HttpSource implements Source {
   readonly #options: HttpSourceOptions
   readonly #leasing: Leasing
@@ -56,17 +56,17 @@ export class HttpSource implements Source {
     return this.#leasing.lease(wants[0] as Want)
   }
 
-  /** No suspect is in hand any more: the next one may be leased. */
+  /** The worker holds no suspect any more: the next one may be leased. */
   suspectsCleared(): void {
     this.#leasing.suspectsCleared()
   }
 
-  /** The long poll has the last word: it is as cheap as asking. */
+  /** Always true: a long poll costs no more than a question whether one would find anything. */
   async peek(): Promise<boolean> {
     return true
   }
 
-  /** Sent once: the runner sends again what was not answered, and asks about its leases meanwhile. */
+  /** Sends the settlements once. The runner sends unanswered ones again, and asks about its leases meanwhile. */
   settle(settlements: readonly SettleDelivery[]): Promise<SettleAnswer[]> {
     return this.#settle(settlements, { repeatable: false })
   }
@@ -85,7 +85,7 @@ export class HttpSource implements Source {
     return answers
   }
 
-  /** A failure concerns one lease only; if the server is too busy or does not answer, no more are asked. */
+  /** A refusal concerns one lease only. If the server is too busy or does not answer, the remaining leases are not asked about. */
   async heartbeat(beats: readonly Beat[]): Promise<HeldLease[]> {
     const held: HeldLease[] = []
     let unknown: HeldLease['unknown']
@@ -104,7 +104,7 @@ export class HttpSource implements Source {
     return held
   }
 
-  /** Whether the queue of a delivery is paused; undefined: it is no longer ours. Hears as well what was cancelled. */
+  /** Whether the delivery's queue is paused; undefined: the worker has lost the delivery. The answer also names cancelled events. */
   async isHeld(delivery: LeasedDelivery): Promise<boolean | undefined> {
     const timeoutMs = Math.min(this.#beatMs, askMs)
     const beaten = await this.#beatOnce(delivery as RemoteDelivery, { timeoutMs })
@@ -151,7 +151,7 @@ export class HttpSource implements Source {
   }
 
   #answered({ delivery }: SettleDelivery, status: number): SettleAnswer {
-    // Repeats are safe: outcomes that are settled will be answered as before.
+    // Safe to repeat: outcomes that were settled get the same answer again.
     if (status === 429 || status >= 500) throw new Error(`An outcome was answered with ${status}`)
     ;(delivery as RemoteDelivery).state = 'over'
     if (status === 400) this.#options.exhausted(delivery)
@@ -159,8 +159,8 @@ export class HttpSource implements Source {
   }
 
   /**
-   * Asks by a delivery that nobody is settling, if there is one: settled while we ask, it is refused. An operator
-   * may have taken some deliveries out, so others are asked about before all are given up.
+   * Asks about a delivery that is not being settled, if there is one, since a settled one is refused. An operator may have
+   * taken single deliveries out of the lease, so several are asked about before the lease counts as lost.
    */
   async #beat({ run, begun }: Beat): Promise<HeldLease | undefined> {
     const { deliveries } = run as RemoteRun
@@ -209,7 +209,7 @@ export class HttpSource implements Source {
 }
 
 interface Beaten {
-  /** What an operator has cancelled of what this worker holds through the same subscription. */
+  /** The events that an operator has cancelled, among all that this worker holds through the same subscription. */
   readonly cancelled_event_ids?: number[]
   /** Nothing more is to begin. */
   readonly held?: boolean
@@ -230,7 +230,7 @@ function anyOf(
   return candidates[Math.floor(Math.random() * candidates.length)]
 }
 
-/** Does each, a few at a time; after a failure begins no more, and fails when those under way have ended. */
+/** Runs `work` for each item, a few at a time. After a failure it begins no more, and throws when those under way have ended. */
 async function eachOf<T>(
   all: readonly T[],
   atOnceMax: number,

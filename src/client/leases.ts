@@ -11,7 +11,7 @@ export interface Leased {
   readonly suspect: boolean
 }
 
-/** The leased events of one answer, in order. The value given is used again for the next. */
+/** The leased events of one answer, in order. One object is reused for all of them. */
 export function readLeases(text: string, take: (leased: Leased) => void): void {
   if (text !== '') scanObjects(text, new LeaseReader(text, take))
 }

@@ -9,12 +9,12 @@ import { pause, read, type Transport } from './transport.ts'
 export interface LeasingOptions {
   readonly transport: Transport
   readonly workerId: string
-  /** Its name; `work` is the queue of tagged work. */
+  /** The name of the subscription; `work` is the work queue, which is asked by tags. */
   readonly subscription: string
   readonly tags: string | readonly string[] | undefined
   readonly leaseSeconds: number
   readonly waitSeconds: number
-  /** Takes what was leased by a call that nobody awaits any more. */
+  /** Takes runs that were leased by a call which is no longer awaited. */
   readonly take: (runs: readonly LeasedRun[], askedAt: number) => Promise<void>
 }
 
@@ -32,11 +32,11 @@ interface Arrival {
   readonly runs: RemoteRun[]
 }
 
-/** What the server hands out and takes back at most in one call. */
+/** The server hands out and takes back at most this many events in one call. */
 export const limitMax = 1_000
-/** Calls at once while there is plenty: one is answered while the next is prepared. */
+/** How many calls are under way while there is much to lease: one is answered while the next is prepared. */
 const callsMax = 3
-/** A call beside another is worth it only for as many. */
+/** A further call is made only for at least this many events. */
 const limitBesideMin = 250
 const retryAfterMsMax = 30_000
 
@@ -55,7 +55,7 @@ export class Leasing {
 
   constructor(options: LeasingOptions) {
     this.#options = options
-    // By our watch a lease begins when it is asked for: waiting long would use up most of it.
+    // By the worker's clock a lease begins when it is asked for, so a long wait would use up most of it.
     this.#waitSeconds = Math.min(options.waitSeconds, Math.floor(options.leaseSeconds / 3))
   }
 
@@ -70,8 +70,8 @@ export class Leasing {
   }
 
   /**
-   * The suspect in hand is settled. If the only call under way waits without suspects, the next one is asked for beside it:
-   * whatever answers first is taken.
+   * The suspect that was held is settled. If the only call under way is a long poll that asked for no suspects, another call
+   * asks for one beside it. The first answer is taken.
    */
   suspectsCleared(): void {
     const calls = [...this.#calls]
@@ -79,7 +79,7 @@ export class Leasing {
     if (!isAsked && !this.#stop.signal.aborted) this.#start({ limit: 1, suspects: true, waitSeconds: 0 })
   }
 
-  /** Hangs up where nothing has been answered yet; what is being answered is still taken, and handed back. */
+  /** Ends the calls that have no answer yet. An answer that is arriving is still read, and its leases are handed back. */
   async stop(): Promise<void> {
     this.#stop.abort()
     await Promise.all([...this.#calls].map((call) => call.done))
@@ -91,14 +91,14 @@ export class Leasing {
       const { call, runs } = await this.#arrival()
       const { limit, waitSeconds, askedAt } = call
       if (runs.length > 0) return { runs, askedAt, again: countOf(runs) === limit }
-      // Answered before its time: waiting is of no use now, and the runner slows down by itself.
+      // The server answered before the wait was over, so it will not let us wait now. The runner slows down by itself.
       if (waitSeconds > 0) return { runs, again: performance.now() - askedAt > waitSeconds * 500 }
       if (this.#waitSeconds === 0) return { runs, again: false }
       if (this.#calls.size === 0) this.#wait(want)
     }
   }
 
-  /** Starts what is missing of the calls that it takes. */
+  /** Starts calls until enough are under way. */
   #ask(want: Want): void {
     if (this.#calls.size === 0 && want.eventsMax <= limitMax) {
       this.#wait(want)
@@ -116,7 +116,7 @@ export class Leasing {
   }
 
   #wait({ eventsMax, suspects }: Want): void {
-    // A suspect that turns up meanwhile waits for the next call.
+    // If a suspect turns up meanwhile, the next call leases it.
     const waitSeconds = suspects ? this.#waitSeconds : Math.min(this.#waitSeconds, 1)
     this.#start({ limit: Math.min(eventsMax, limitMax), suspects, waitSeconds })
   }
@@ -170,7 +170,7 @@ export class Leasing {
     return read(answer, (text) => this.#readRuns(text, waitedMs))
   }
 
-  /** What shares a token is a run; of a lane the server hands out one delivery, which is a run by itself. */
+  /** Events with the same token are one run. Of a lane the server leases one delivery, which is a run of its own. */
   #readRuns(text: string, waitedMs: number): RemoteRun[] {
     const runs: RemoteRun[] = []
     const unkeyed = new Map<string, RemoteRun>()
@@ -187,7 +187,7 @@ export class Leasing {
     return runs
   }
 
-  /** After a refusal that asks for patience. */
+  /** How long to wait after a refusal that asks the client to wait. */
   async #bePatient(error: unknown): Promise<void> {
     const ms = error instanceof PosthornHttpError ? (error.retryAfterMs ?? 0) : 0
     if (ms > 0) await pause(Math.min(ms, retryAfterMsMax), this.#stop.signal).catch(() => undefined)

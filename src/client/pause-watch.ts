@@ -2,23 +2,23 @@ import type { LeasedDelivery } from '../domain/delivery.ts'
 import { PosthornHttpError } from './http-error.ts'
 
 export interface PauseWatchOptions {
-  /** Deliveries in hand that have not begun. */
+  /** Held deliveries that have not begun. */
   readonly unbegun: () => readonly LeasedDelivery[]
-  /** Whether the queue is paused. Undefined: the delivery is no longer ours, so it cannot tell. */
+  /** Whether the queue is paused; undefined: the worker has lost this delivery, so the answer does not say. */
   readonly isHeld: (delivery: LeasedDelivery) => Promise<boolean | undefined>
-  /** Nothing of what is in hand may begin. */
+  /** Hands back the deliveries that have not begun. */
   readonly held: () => void
   readonly trouble: (error: unknown, doing: string) => void
 }
 
 /** No attempt begins later than a second after a pause. */
 const everyMs = 600
-/** How many deliveries are asked about in one look, until one answers. */
+/** One look asks about at most this many deliveries, until one is not refused. */
 const asksMax = 3
 
 /**
- * Asks whether the queue is paused, since the server can't call a worker. Asks only while something in hand has not begun, and
- * one question is enough: all deliveries are of one queue.
+ * Asks whether the queue is paused, since the server cannot call a worker. It asks only while the worker holds deliveries that have not
+ * begun. One question is enough, since all of them are in one queue.
  */
 export function watchForPause({ unbegun, isHeld, held, trouble }: PauseWatchOptions): { stop(): void } {
   let isAsking = false
@@ -40,7 +40,7 @@ export function watchForPause({ unbegun, isHeld, held, trouble }: PauseWatchOpti
     }
   }
 
-  /** Asks first about the delivery that will begin last: one that is settled meanwhile is refused. */
+  /** Asks first about the delivery that will begin last, since a delivery that is settled meanwhile is refused. */
   async function ask(): Promise<boolean> {
     for (let asks = 0; asks < asksMax; asks++) {
       const waiting = unbegun()

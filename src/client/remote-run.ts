@@ -6,16 +6,16 @@ import type { Leased } from './leases.ts'
 export class RemoteRun implements LeasedRun {
   readonly id: number
   readonly subscription = 1
-  /** The server's tokens are texts: see `leaseToken`. */
+  /** Not used: the server's tokens are texts, in `leaseToken`. */
   readonly token = 0
   readonly leaseToken: string
-  /** The same as JSON. */
+  /** The token as JSON text. */
   readonly tokenText: string
   readonly laneKey: string | null
   readonly suspect: boolean
   readonly leasedUntil = new Date(0)
   readonly deliveries: RemoteDelivery[] = []
-  /** How long the answer took: the lease may have begun this much later than we assume. */
+  /** How long the answer took: the lease may have begun this much later than the worker assumes. */
   readonly waitedMs: number
 
   constructor(id: number, { event, leaseToken, suspect }: Leased, waitedMs: number) {

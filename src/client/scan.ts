@@ -11,15 +11,15 @@ import {
   skipSpace,
 } from '../domain/json-scan.ts'
 
-/** Is called for each member of an object, with where its value begins and ends, and at the end of the object. */
+/** Called for each member of an object, with the begin and end of its value, and at the end of the object. */
 export interface Visitor {
   member(key: string, start: number, end: number): void
   over(): void
 }
 
 /**
- * Walks once over the text of an object, or of an array of objects, and makes nothing of it but the keys. A worker
- * reads tens of thousands of events a second this way, five times as many as by taking each apart into members.
+ * Walks once over the text of an object, or of an array of objects, and parses only the keys. A worker reads tens of
+ * thousands of events a second this way, five times as many as by parsing each object.
  */
 export function scanObjects(text: string, visitor: Visitor): void {
   try {
@@ -43,7 +43,7 @@ function scan(text: string, visitor: Visitor): void {
   if (skipSpace(text, at) < text.length) throw unexpected(at)
 }
 
-/** Returns where the closing bracket stands. */
+/** Returns the position of the closing bracket. */
 function scanElements(text: string, start: number, visitor: Visitor): number {
   let at = start
   for (;;) {
@@ -53,7 +53,7 @@ function scanElements(text: string, start: number, visitor: Visitor): number {
   }
 }
 
-/** Returns where the object has ended. */
+/** Returns the position behind the object. */
 function scanObject(text: string, start: number, visitor: Visitor): number {
   expect(text, start, openBrace)
   let at = skipSpace(text, start + 1)

@@ -5,11 +5,11 @@ import type { RemoteDelivery, RemoteRun } from './remote-run.ts'
 export interface Portion {
   /** The outcomes as JSON, without the brackets around them. */
   readonly body: string
-  /** Where each stands in what was given. */
+  /** The place of each in the list that was given. */
   readonly positions: readonly number[]
 }
 
-/** Errors may be long: a call stays well within what the server reads. */
+/** Errors may be long, and a call must stay well below the longest body that the server reads. */
 const charsMax = 500_000
 
 /** Cuts settlements into calls. A run that is settled by one call costs the server least, so runs stay together. */
@@ -45,7 +45,7 @@ function byRun(settlements: readonly SettleDelivery[], settlementsMax: number): 
   return [...runs.values()].flat()
 }
 
-/** Put together by hand: this is done for every event there is. */
+/** JSON written by hand, because it is done for every event. */
 function outcomeText({ delivery, settlement, startedAfterMs, executionMs }: SettleDelivery): string {
   const { tokenText, waitedMs } = delivery.run as RemoteRun
   ;(delivery as RemoteDelivery).state = 'settling'

@@ -3,7 +3,7 @@ import { type CallOptions, checkCall, encodeId } from './call-options.ts'
 import { answerWith, toWire } from './translate.ts'
 import { read, readAll, type Transport } from './transport.ts'
 
-/** Most have a default. More fields than these are sent as they are named, in snake_case. */
+/** Most fields have a default. Fields that are not listed here are sent with their names in snake_case. */
 export interface SubscriberInput {
   readonly name?: string
   readonly via?: 'pull' | 'webhook'
@@ -18,14 +18,14 @@ export interface SubscriberInput {
   readonly maxConcurrency?: number | null
   readonly ratePerSecond?: number | null
   readonly keyConcurrency?: number | null
-  /** Sent along with webhooks. A change keeps those that it leaves out; null takes one away. */
+  /** Sent with every webhook. A change keeps headers that it leaves out; null removes a header. */
   readonly headers?: Readonly<Record<string, string | null>>
-  /** Which of them may be shown with their values. */
+  /** The headers whose values may be shown. */
   readonly publicHeaders?: readonly string[]
   readonly [field: string]: unknown
 }
 
-/** `client.subscribers`. Only reading is repeated by itself. */
+/** `client.subscribers`. The client repeats only calls that read. */
 export class Subscribers {
   readonly #transport: Transport
 
@@ -50,14 +50,14 @@ export class Subscribers {
     return this.#call('PATCH', `/${encodeId(id)}`, options, toWire(changes))
   }
 
-  /** What waits for it is cancelled, and stays visible. */
+  /** Ends the subscription. Its waiting deliveries are cancelled, and stay visible. */
   async delete(id: string, options: CallOptions = {}): Promise<void> {
     const { signal } = checkCall(options, 'delete')
     const path = `/subscribers/${encodeId(id)}`
     await this.#transport.send({ method: 'DELETE', path, repeatable: false, signal })
   }
 
-  /** What is owed to it is held, never dropped. */
+  /** Pauses the subscription. Events for it are kept until it is resumed. */
   async pause(id: string, options: CallOptions = {}): Promise<Subscriber> {
     return this.#call('POST', `/${encodeId(id)}/pause`, options)
   }

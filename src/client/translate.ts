@@ -8,7 +8,7 @@ import { isStorable, toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
 import type { EventDetails, EventPage, LeasedEvent, ListedEvent, RemoteEvent, Standing } from './answers.ts'
 
-/** The one place that knows how things are called on the wire. */
+/** The one place that knows the names that HTTP uses. */
 
 type Wire = Readonly<Record<string, unknown>>
 
@@ -37,7 +37,7 @@ const eventFields = Object.entries(eventNames) as [keyof typeof eventNames, stri
 
 const knownFields = { ...eventNames, payload: true, payloadText: true }
 
-/** The body that publishes an event. Its payload goes as it is: parsing and printing it would change it. */
+/** The body that publishes an event. The payload text is sent unchanged: parsing and printing could change it. */
 export function eventToWire(event: EventInput): string {
   checkEventForm(event)
   const stranger = unknownName(event, knownFields)
@@ -62,13 +62,13 @@ function badEvent(field: string, expected: string, value: unknown): PosthornErro
 
 const jsonValue = 'a value that JSON can carry'
 
-/** Undefined for what JSON leaves out or turns into null, such as an invalid Date: the server would take it for not given. */
+/** The JSON of a value. Undefined if JSON leaves it out or makes it null, such as an invalid Date: the server would take it for not given. */
 function jsonOf(value: unknown): string | undefined {
   const json = JSON.stringify(value)
   return json === 'null' ? undefined : json
 }
 
-/** Checked because it becomes part of a larger text: what is no JSON could pass for other fields. */
+/** Checked because it becomes part of a larger text: a text that is not JSON could add other fields. */
 function payloadToWire({ payload, payloadText }: EventInput): string {
   if (payloadText === undefined) {
     const text = payload === undefined ? undefined : JSON.stringify(payload)
@@ -88,7 +88,7 @@ function payloadToWire({ payload, payloadText }: EventInput): string {
   throw new PosthornError('BAD_PAYLOAD', { reason: 'it holds a character that UTF-8 text cannot' })
 }
 
-/** `{ eventTypes }` as `{"event_types"}`: one level deep, what is undefined left out, times as ISO 8601. */
+/** `{ eventTypes }` as `{"event_types"}`: one level deep, without undefined members, times as ISO 8601. */
 export function toWire(fields: object): string {
   return JSON.stringify(Object.fromEntries(wireEntries(fields)))
 }
@@ -118,7 +118,7 @@ export function fromWire<T>(text: string): T {
   return translate(JSON.parse(text)) as T
 }
 
-/** The same for an answer that must have this member: what stands between us and the server may answer in its stead. */
+/** The same for an answer that must have this member. A proxy may have answered instead of the server. */
 export function answerWith<T>(member: keyof T & string): (text: string) => T {
   return (text) => {
     const answer = fromWire<T | null>(text)
@@ -132,7 +132,7 @@ export function listOf<Item>(name: string): (text: string) => Item[] {
   return (text) => pageOf<Item>(name)(text).items
 }
 
-/** The same of a list that comes in pages, and where it goes on. */
+/** The same for a list in pages, with the cursor of the next page. */
 export function pageOf<Item>(name: string): (text: string) => { items: Item[]; nextCursor: string | null } {
   return (text) => {
     const page = fromWire<Record<string, unknown> | null>(text)
@@ -150,7 +150,7 @@ function translate(value: unknown): unknown {
   )
 }
 
-/** Names within a nested object, such as headers, are the user's and stay as they are. */
+/** Names inside a nested object, such as headers, come from the user and are not changed. */
 function translateMember(name: string, value: unknown): unknown {
   if (Array.isArray(value)) return value.map(translate)
   if (typeof value !== 'string') return value
@@ -215,7 +215,7 @@ export function readPublished(text: string): RemoteEvent[] {
 
 interface TakenApart {
   readonly event: RemoteEvent
-  /** All but the payload, under their names on the wire. */
+  /** All fields but the payload, under the names that HTTP uses. */
   readonly fields: Wire
 }
 
@@ -230,7 +230,7 @@ function eventFromMembers(members: readonly { key: string; text: string }[]): Ta
   return { event: extend(stored, standing(fields)), fields }
 }
 
-/** An event with more fields than it has by itself, also in its JSON. */
+/** An event with further fields, also in its JSON. */
 export function extend<Event extends StoredEvent, Fields extends object>(
   event: Event,
   fields: Fields,

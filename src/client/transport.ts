@@ -9,11 +9,11 @@ export interface ClientOptions {
   /** Where the server is, such as `http://localhost:8080`. */
   readonly url: string
   readonly apiKey?: string | undefined
-  /** Instead of the global one. */
+  /** Used instead of the global fetch. */
   readonly fetch?: typeof fetch
-  /** How long an answer may take; a long poll has its wait besides. Default 30,000. */
+  /** How long an answer may take. A long poll may take its wait in addition. Default 30,000. */
   readonly timeoutMs?: number
-  /** How often a call that may be repeated is sent again. Default 3. */
+  /** How often the client repeats a call that is safe to repeat. Default 3. */
   readonly retries?: number
 }
 
@@ -32,14 +32,14 @@ export interface Call {
   /** JSON. */
   readonly body?: string
   readonly headers?: Readonly<Record<string, string>>
-  /** Doing it twice is doing it once. */
+  /** True: the call is safe to repeat. */
   readonly repeatable: boolean
   readonly signal?: AbortSignal | undefined
-  /** The signal counts only until the answer begins: what the server has handed out by then is taken. */
+  /** The signal ends the call only until the answer begins: events that the server has leased by then must be read. */
   readonly abortable?: 'until it is answered'
-  /** How long the server may hold the answer back. */
+  /** How long the server may wait before it answers. */
   readonly waitMs?: number
-  /** Less than the client's own. */
+  /** Instead of the client's own limit, and shorter than that. */
   readonly timeoutMs?: number
 }
 
@@ -49,7 +49,7 @@ export interface Answer {
   readonly text: string
 }
 
-/** Sends requests with nothing but fetch, and again where that is safe. */
+/** Sends requests by fetch, and repeats them where that is safe. */
 export class Transport {
   readonly #url: string
   readonly #headers: Readonly<Record<string, string>>
@@ -96,7 +96,7 @@ export class Transport {
         headers: { ...this.#headers, ...(body === undefined ? {} : jsonHeaders), ...headers },
         ...(body === undefined ? {} : { body }),
         signal: abort.signal,
-        // A POST that is sent elsewhere becomes a GET, whose answer may look as if all went well.
+        // After a redirect a POST would become a GET, and its answer might look like a success.
         redirect: 'manual',
       })
       if (call.abortable === 'until it is answered') signal?.removeEventListener('abort', onAbort)
@@ -117,7 +117,7 @@ export class Transport {
 
 const pageMax = 1000
 
-/** All of a list that comes in pages, by the name that it has in them. */
+/** All items of a list that comes in pages, by the name of the member that holds them. */
 export async function readAll<Item>(
   transport: Transport,
   path: string,
@@ -135,7 +135,7 @@ export async function readAll<Item>(
   }
 }
 
-/** What the answer says, or BAD_ANSWER where it is none of Posthorn's. */
+/** The parsed answer. Throws BAD_ANSWER if it does not come from Posthorn. */
 export function read<T>({ status, text }: Answer, reader: (text: string) => T): T {
   try {
     return reader(text)
@@ -144,7 +144,7 @@ export function read<T>({ status, text }: Answer, reader: (text: string) => T): 
   }
 }
 
-/** How long to wait before the next try; undefined: another try would not help, or not soon enough. */
+/** How long to wait before the next try; undefined: another try would not help, or would come too late. */
 export function waitAfter(error: unknown, tries: number, random = Math.random()): number | undefined {
   if (!(error instanceof PosthornHttpError) || !passing.has(error.status)) return undefined
   const { retryAfterMs } = error
@@ -153,7 +153,7 @@ export function waitAfter(error: unknown, tries: number, random = Math.random())
   return Math.max(backoffMs, (retryAfterMs ?? 0) * (1 + random / 10))
 }
 
-/** 0: there was no answer at all. */
+/** The status 0 means that there was no answer. */
 const passing = new Set([0, 429, 502, 503, 504])
 const backoffMsMin = 200
 const backoffMsMax = 10_000

@@ -1,7 +1,7 @@
 import type { RunnerObserver } from '../consume/runner-parts.ts'
 import type { LeasedDelivery } from '../domain/delivery.ts'
 
-/** Where a worker tells what went wrong; pino fits. */
+/** Where a worker logs problems. A pino logger fits. */
 export interface WorkerLog {
   warn(details: object, message: string): void
   error(details: object, message: string): void
@@ -14,7 +14,7 @@ export const consoleLog: WorkerLog = {
 
 export const silentLog: WorkerLog = { warn: () => undefined, error: () => undefined }
 
-/** While the server is away every try fails: one line in this time says enough. */
+/** While the server is away every try fails, so at most one line in this time is logged. */
 const troubleEveryMs = 5_000
 
 export function observeWorker(log: WorkerLog): RunnerObserver {

@@ -9,7 +9,7 @@ import { watchForPause } from './pause-watch.ts'
 import type { Transport } from './transport.ts'
 import { describe, observeWorker, type WorkerLog } from './worker-log.ts'
 
-/** What the options say, checked. */
+/** The checked options. */
 export interface WorkerConfig {
   readonly workerId: string
   readonly tags: string | readonly string[] | undefined
@@ -29,10 +29,10 @@ export interface WorkerLoop {
   readonly refused: Promise<PosthornHttpError>
 }
 
-/** The key, the subscription or the tags are wrong: trying again does not help. */
+/** Statuses that say that the key, the subscription or the tags are wrong: another try would not help. */
 const refusals = new Set([400, 401, 403, 404, 422])
 
-/** The long poll waits for work, so the runner itself hardly does; only while it has enough to do it looks rarely. */
+/** The server lets long polls wait, so the runner need not: it looks rarely only while it has enough to do. */
 const pollMs = 1
 const idlePollMs = 250
 
@@ -47,7 +47,7 @@ export function startLoop(transport: Transport, config: WorkerConfig): WorkerLoo
     waitSeconds,
     take: (runs, askedAt) => runner.take(runs, askedAt),
     exhausted: (delivery) =>
-      log.warn(describe(delivery, 'no failures are left to it'), 'A delivery was buried'),
+      log.warn(describe(delivery, 'the event has no attempts left'), 'A delivery was buried'),
     cancelled: (eventIds) => runner.cancel(pulled.no, eventIds),
   })
   const observe = observeWorker(log)
@@ -71,7 +71,7 @@ export function startLoop(transport: Transport, config: WorkerConfig): WorkerLoo
     isHeld: (delivery) => source.isHeld(delivery),
     held() {
       runner.refresh({ ...pulled, status: 'paused' })
-      // It asks for more at once: a paused queue gives out nothing, and the long poll hears when it goes on.
+      // The runner asks for more at once: a paused queue gives out nothing, and the long poll ends when it goes on.
       runner.refresh(pulled)
     },
     trouble: observe.trouble,
@@ -98,7 +98,7 @@ function firstRefusal() {
   return { promise, trouble }
 }
 
-/** The subscription as the runner needs it. The server decides the rest, retries above all. */
+/** A stand-in for the subscription, as the runner needs one. The server decides the rest, such as retries. */
 function subscriptionOf({
   subscription: name,
   leaseSeconds,

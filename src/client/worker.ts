@@ -11,27 +11,27 @@ import { consoleLog, silentLog, type WorkerLog } from './worker-log.ts'
 import type { WorkerConfig, WorkerLoop } from './worker-loop.ts'
 
 export interface WorkerOptions {
-  /** Who this is, in logs and in the list of workers. Default: host and process, else a random one. */
+  /** The name of this worker in logs and in the list of workers. Default: host and process, else a random name. */
   readonly workerId?: string
-  /** Work with any of these tags. */
+  /** Only events with any of these tags. */
   readonly tags?: string | readonly string[]
-  /** The name of a pull subscription. Default `work`: the queue of tagged work. */
+  /** The name of a pull subscription. Default `work`: the work queue, which is asked by tags. */
   readonly subscription?: string
   /** How many attempts run at once. Default 10. */
   readonly concurrency?: number
-  /** Leases are renewed by themselves; this is how soon others take over when this process dies. Default 60. */
+  /** The worker renews its leases. If its process dies, others take over after this time. Default 60. */
   readonly leaseSeconds?: number
   /** How long a request waits for work, at most a third of the lease. Default 20. */
   readonly waitSeconds?: number
   /** An attempt that takes longer fails. Default: no limit. */
   readonly timeoutMs?: number
-  /** False leases only what can begin at once: for subscriptions with a limit over the whole fleet. Default true. */
+  /** False: lease only events that can begin at once. Use this for subscriptions with a limit over all workers. Default true. */
   readonly prefetch?: boolean
   /** Default: warnings and errors on the console. */
   readonly log?: WorkerLog | false
 }
 
-/** For every event, or one for each type or pattern: the most specific counts. */
+/** One handler for every event, or one for each type or pattern: the most specific pattern wins. */
 export type WorkerHandler<C extends Catalogue = Catalogue> =
   | Handler<WorkerEvent<C>>
   | { readonly [Pattern in EventPattern<C>]?: Handler<EventFor<C, Pattern>> }
@@ -44,7 +44,7 @@ export interface StopOptions {
   readonly graceMs?: number
 }
 
-/** Leases from the server, attempts, settles: the loop of in-process handlers, over HTTP. */
+/** Leases from the server, makes attempts and settles: the same loop as for handlers in a hub, over HTTP. */
 export class PullWorker {
   readonly #transport: Transport
   readonly #config: WorkerConfig
@@ -61,7 +61,7 @@ export class PullWorker {
     return this.#config.workerId
   }
 
-  /** Begins to work. Starting twice is starting once. */
+  /** Begins to work. A second call does nothing. */
   async start(): Promise<void> {
     await this.#stopping
     // Loaded only when used: a client that only publishes runs where the loop could not.
@@ -71,7 +71,7 @@ export class PullWorker {
     await this.#running
   }
 
-  /** Ends what is under way and hands back the rest uncounted. Twice is safe. */
+  /** Ends the attempts under way, and hands back the rest uncounted. A second call does nothing. */
   async stop(options: StopOptions = {}): Promise<void> {
     checkOptionNames(options, { graceMs: true }, 'stop')
     const { graceMs = 30_000 } = options
@@ -82,8 +82,8 @@ export class PullWorker {
   }
 
   /**
-   * Works until the signal is aborted or `stop()` is called; resolves when all is settled or handed back. Rejects
-   * if the server will not have it: the key, the subscription or the tags are wrong.
+   * Works until the signal is aborted or `stop()` is called; resolves when everything is settled or handed back. Rejects
+   * if the server refuses the worker: the key, the subscription or the tags are wrong.
    */
   async run(signal?: AbortSignal, options: StopOptions = {}): Promise<void> {
     if (signal?.aborted) return
@@ -128,7 +128,7 @@ function checkOptions(options: WorkerOptions, handler: WorkerHandler): WorkerCon
   checkOptionNames(options, optionNames, 'a worker')
   const { workerId = ownName(), log } = options
   if (typeof workerId !== 'string' || workerId === '') throw badOption('workerId', 'text', workerId)
-  // Without either it would take everybody's work.
+  // Without a subscription or tags the worker would take all work.
   if (options.tags === undefined && options.subscription === undefined) {
     throw badOption('tags', 'given, unless there is a subscription', undefined)
   }
@@ -163,14 +163,14 @@ function checkPrefetch(prefetch: unknown = true): boolean {
   return prefetch
 }
 
-/** Host and process where the runtime tells them. */
+/** Host and process, if the runtime tells them. */
 function ownName(): string {
   const { getBuiltinModule, pid } = globalThis.process ?? {}
   const host = getBuiltinModule?.('node:os')?.hostname()
   return host === undefined ? crypto.randomUUID() : `${host}:${pid}`
 }
 
-/** While a newer version of this worker is rolled out, an older one may be given what it does not know. */
+/** While a newer version of this worker is rolled out, an older one may get types that it has no handler for. */
 const unknownTypeMs = 60_000
 
 function byType(handlers: object): Handler {

@@ -35,9 +35,9 @@ export interface Attempt {
 
 export type Handler<Event = StoredEvent> = (event: Event, attempt: Attempt) => unknown
 
-/** What came of an attempt, where there is more to say of it than a handler can. */
+/** The end of an attempt that is not a call of a handler: it may have been held back, and a webhook has an exchange. */
 export interface Conclusion {
-  /** `held`: it goes back as if it had not been tried. */
+  /** `held`: the delivery goes back as if it had not been tried. */
   readonly outcome: Outcome | 'held'
   readonly exchange?: ExchangeRecord
 }
@@ -45,15 +45,15 @@ export interface Conclusion {
 /** What an attempt needs of the runner that makes it. */
 export interface AttemptHost {
   readonly source: Source
-  /** The source is about to be asked for a run of its own. */
+  /** Called before the source is asked to move the delivery to a run of its own. */
   moving(attempt: RunningAttempt): void
-  /** The delivery is about to be settled in a run of its own. */
+  /** Called before the delivery is settled in a run of its own. */
   moved(attempt: RunningAttempt, run: LeasedRun): void
-  /** Nothing renews the run while `work` settles it. */
+  /** Runs `work`, which settles the run; the run is not renewed meanwhile. */
   withoutRenewing<T>(held: HeldRun, work: () => Promise<T>): Promise<T>
 }
 
-/** An attempt under way. Everything but the essentials is made when asked for: most handlers ask for nothing. */
+/** An attempt under way. Signals and the like are made on first use, since most handlers use none. */
 export class RunningAttempt implements Attempt {
   readonly delivery: LeasedDelivery
   readonly share: Share
@@ -62,7 +62,7 @@ export class RunningAttempt implements Attempt {
   held: HeldRun
   /** The database knows that the attempt has begun. */
   marked: boolean
-  /** Settled from outside (timed out, handed back): what the handler still does no longer counts. */
+  /** Settled from outside (timed out, handed back): what the handler does from then on has no effect. */
   over = false
   /** An operator has cancelled the delivery. */
   cancelled = false
@@ -72,7 +72,7 @@ export class RunningAttempt implements Attempt {
   #chosen: Outcome | 'held' | undefined
   #exchange: ExchangeRecord | undefined
   #completesIn = false
-  /** `completeIn` failed because of what ran beside it. */
+  /** `completeIn` failed because of a concurrent transaction. */
   #conflict: unknown
 
   constructor(host: AttemptHost, share: Share, held: HeldRun, delivery: LeasedDelivery, startedAt: number) {
@@ -101,7 +101,7 @@ export class RunningAttempt implements Attempt {
     return this.#controller.signal
   }
 
-  /** The same as `signal`, cheaper to make: webhooks ask for one each. */
+  /** The same as `signal`, but cheaper to make: each webhook needs one. */
   get lightSignal(): LightAbortSignal {
     this.#lightSignal ??= new LightAbortSignal()
     return this.#lightSignal
@@ -146,7 +146,7 @@ export class RunningAttempt implements Attempt {
     if (!completed) throw this.#leaseLost()
   }
 
-  /** What returning means: success, unless the handler chose otherwise or its transaction did not commit. */
+  /** The outcome when the handler returns: success, unless it chose otherwise or its transaction did not commit. */
   async outcome(): Promise<Outcome | 'held' | 'already settled'> {
     if (!this.#completesIn) return this.#chosen ?? succeeded
     if (await this.settledByTransaction()) return 'already settled'
@@ -154,7 +154,7 @@ export class RunningAttempt implements Attempt {
     return { kind: 'failed', reason: 'The transaction that completed it was not committed' }
   }
 
-  /** What throwing means. A transaction that only failed because of others costs its event nothing. */
+  /** The outcome when the handler throws. A transaction that failed only because of concurrent ones counts no failure. */
   failure(error: unknown): Outcome {
     const uncounted = this.#completesIn && (this.#conflict !== undefined || isConflict(error))
     return { kind: 'failed', reason: describeError(error), uncounted }
@@ -165,12 +165,12 @@ export class RunningAttempt implements Attempt {
     return this.#completesIn
   }
 
-  /** Whether `outcome` has nothing to look up. */
+  /** Whether `outcome` is known without asking the source. */
   get plain(): boolean {
     return !this.#completesIn && this.#chosen === undefined
   }
 
-  /** Also after a throw: a transaction that committed all the same has settled it. */
+  /** Also after a throw: the handler's transaction may have committed before, and has then settled the delivery. */
   async settledByTransaction(): Promise<boolean> {
     return this.#completesIn && (await this.#host.source.isCompleted(this.delivery))
   }

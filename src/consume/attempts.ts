@@ -9,14 +9,14 @@ import { type EndedAttempt, Settlers } from './settler.ts'
 import type { Share } from './share.ts'
 import type { SettleAnswer, SettleDelivery, Source } from './source.ts'
 
-/** Attempts that have ended and are not yet settled: beyond this nothing new begins, so a slow database slows us. */
+/** With more attempts ended but not yet settled, no attempt begins: the process must not outrun a slow database. */
 const unsettledMax = 10_000
-/** How long a stop tries to hand back what did not end: after that the leases simply run out. */
+/** How long a stop tries to hand back attempts that did not end. After that their leases run out. */
 const abandonMs = 10_000
 /** How long a stop waits for transactions given to `completeIn`: handlers that were aborted have ended theirs by then. */
 const abandonOpenMs = 1_000
 
-/** The life of every attempt: begun when a slot is free, run, ended by an outcome, settled. */
+/** Takes each attempt from its beginning, when a slot is free, to its settlement. */
 export class Attempts implements AttemptHost {
   readonly #parts: RunnerParts
   readonly #held: HeldRuns
@@ -47,7 +47,7 @@ export class Attempts implements AttemptHost {
 
   /** The tokens of runs out of which an attempt moves, or has moved, to a run of its own. */
   get movingTokens(): Set<number> {
-    // A lane is never divided: its delivery stays where it is.
+    // A lane's run is never divided: the delivery stays in it.
     const moving = [...this.#completing].filter(({ held }) => !held.lane)
     return new Set(moving.map(({ held }) => held.run.token))
   }
@@ -72,7 +72,7 @@ export class Attempts implements AttemptHost {
     return this.#renewer.withoutRenewing(held, work)
   }
 
-  /** Begins whatever may begin. */
+  /** Begins all deliveries that may begin. */
   pump(): void {
     if (this.#parts.state !== 'running') return
     for (const share of this.#parts.shares.values()) {
@@ -84,14 +84,14 @@ export class Attempts implements AttemptHost {
     }
   }
 
-  /** Hands back what waits for a slot and must not begin any more: cancelled, or expired. */
+  /** Hands back deliveries that were cancelled or have expired while they waited for a slot. */
   giveBackOver(held: HeldRun, now: number): void {
     const share = shareOf(this.#parts, held)
     const over = share.takeOut(held, (delivery) => isOver(held, delivery, now))
     for (const delivery of over) this.#begin(share, held, delivery)
   }
 
-  /** Ends what has taken too long, and hands back what has expired before it could begin. */
+  /** Ends attempts that have taken too long, and hands back deliveries that have expired before they could begin. */
   tick(now: number): void {
     const { underWay, held, state } = this.#parts
     for (const attempt of underWay) {
@@ -115,14 +115,14 @@ export class Attempts implements AttemptHost {
     this.#parts.underWay.add(attempt)
     if (isOver(held, delivery, now)) {
       this.#end(attempt)
-      // Handed back uncounted, since no attempt began: the source ends what was cancelled, upkeep what has expired.
+      // No attempt began, so none is counted. The source ends cancelled deliveries, upkeep expired ones.
       this.#settlers.add(attempt, { kind: 'release' })
       return
     }
     void (held.run.suspect ? this.#runSuspect(attempt) : this.#run(attempt))
   }
 
-  /** Nothing of the run may begin now. What is under way ends, if the lease still holds. */
+  /** Hands back the rest of the run, which must not begin now; if the lease has ended, the run is lost. */
   #putOff(held: HeldRun, delivery: LeasedDelivery, now: number): void {
     if (now < held.holdsUntil) {
       this.#held.putOff(held, delivery)
@@ -134,7 +134,7 @@ export class Attempts implements AttemptHost {
     if (held.run.memory?.settlesInMemory) void this.#held.handBackSome([delivery])
   }
 
-  /** A suspect is marked before it begins: if it ends this process, it is the one to be charged. */
+  /** Marks a suspect before it begins, so that a crash of this process is charged to it. */
   async #runSuspect(attempt: RunningAttempt): Promise<void> {
     const { source, observe, suspects } = this.#parts
     const beat = { run: attempt.held.run, begun: [attempt.delivery.event.id] }
@@ -181,7 +181,7 @@ export class Attempts implements AttemptHost {
     this.#finish(attempt, { kind: 'failed', reason })
   }
 
-  /** The handler's part is over: its slot is free, and the outcome is settled. */
+  /** Frees the handler's slot, and settles the outcome. */
   #finish(attempt: RunningAttempt, outcome: Outcome | 'held' | 'already settled'): void {
     if (attempt.over) return
     this.#end(attempt)
@@ -221,12 +221,12 @@ export class Attempts implements AttemptHost {
     else observe.settled({ ...ended, settlement })
     const goesOn = answer !== 'lost' && (settlement.kind === 'complete' || settlement.kind === 'cancel')
     this.#leave(attempt, goesOn ? 'goes on' : 'stops')
-    // Only the database knows whether the lane is still ours; handed back, the lane goes on either way.
+    // Only the database knows whether this process still has the lane. Handing it back lets it go on in either case.
     const unclear = answer === 'lost' || settlement.kind === 'bury'
     if (attempt.held.lane && unclear) void this.#held.handBack([attempt.held.run])
   }
 
-  /** One delivery of the run is settled. A lane goes on with its next, or is no longer ours. */
+  /** A delivery of the run is settled. Its lane goes on with the next delivery, or this process has lost the lane. */
   #leave(attempt: RunningAttempt, lane: 'goes on' | 'stops'): void {
     const { share, held } = attempt
     this.#completing.delete(attempt)
@@ -256,7 +256,7 @@ export class Attempts implements AttemptHost {
     this.#drained = undefined
   }
 
-  /** The time to end is over: what still runs is told to stop, and is handed back uncounted. */
+  /** The grace is over: aborts the remaining attempts, and hands them back uncounted. */
   async abandon(): Promise<void> {
     for (const attempt of this.#parts.underWay) {
       attempt.abort(new Error('The hub is stopping'))
@@ -270,7 +270,7 @@ export class Attempts implements AttemptHost {
     }
   }
 
-  /** The runner has stopped: nobody asks any more which attempts were moving. */
+  /** Called when the runner has stopped: `movingTokens` is not asked for again. */
   clear(): void {
     this.#completing.clear()
   }
@@ -279,12 +279,12 @@ export class Attempts implements AttemptHost {
 const stillOpen = 'the hub stopped while the transaction that was given to completeIn was still open'
 const completed = { kind: 'complete' } as const
 
-/** The process may have been stopped since the last look: its runs are judged by the clock as each attempt begins. */
+/** The process may have been frozen since it last checked its leases, so the clock is read as each attempt begins. */
 function mayBegin({ holdsUntil, run }: HeldRun, now: number): boolean {
   return now < holdsUntil && run.memory?.mayBegin(now) !== false
 }
 
-/** More has ended than can be settled. What still runs does not count: slow endpoints must not slow the others. */
+/** Too many attempts have ended and wait to be settled. Running attempts do not count: slow endpoints must not slow the others. */
 export function isBehind({ unsettled, underWay }: RunnerParts): boolean {
   return unsettled - underWay.size >= unsettledMax
 }

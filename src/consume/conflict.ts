@@ -1,15 +1,15 @@
 const causesMax = 5
 
 /**
- * Whether a transaction failed because of what ran beside it, not because of its event: a serialization failure, a
- * deadlock, or a snapshot too old to complete in. Found also inside what a library wraps it in; Prisma has codes of
+ * Whether a transaction failed because of a concurrent one, not because of its event: a serialization failure, a
+ * deadlock, or a snapshot too old to complete in. Libraries wrap such errors, so causes are searched too; Prisma has codes of
  * its own and keeps the server's in `meta`.
  */
 export function isConflict(error: unknown): boolean {
   try {
     return causesOf(error).some(saysConflict)
   } catch {
-    // A handler can throw what cannot be read: its members throw as well.
+    // A handler can throw an object whose members throw when they are read.
     return false
   }
 }

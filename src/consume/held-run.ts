@@ -6,9 +6,9 @@ export interface HeldRun {
   readonly lane: boolean
   /** When the lease was asked for. */
   readonly leasedAt: number
-  /** The same by the clock of the database. */
+  /** The same moment by the clock of the database. */
   readonly leasedAtMs: number
-  /** Until when the lease surely holds. */
+  /** The lease holds at least until then. */
   holdsUntil: number
   /** When to renew next. */
   renewAt: number
@@ -16,11 +16,11 @@ export interface HeldRun {
   notBefore?: number
   /** Deliveries not yet begun, in order. */
   readonly waiting: LeasedDelivery[]
-  /** Begun and not yet settled. */
+  /** Deliveries begun and not yet settled. */
   underWay: number
   /** Events that an operator has cancelled meanwhile. */
   cancelled: readonly number[]
-  /** The rest of the run goes back when nothing of it is under way any more. */
+  /** Set when the rest of the run is to be handed back as soon as its attempts under way have ended. */
   goesBack: boolean
 }
 

@@ -4,7 +4,7 @@ import { type RunnerParts, shareOf } from './runner-parts.ts'
 import type { Share } from './share.ts'
 import type { Source } from './source.ts'
 
-/** Takes runs in hand, and lets go of them: settled, handed back or lost. */
+/** The runs that this process holds, until they are settled, handed back or lost. */
 export class HeldRuns {
   readonly #parts: RunnerParts
 
@@ -12,7 +12,7 @@ export class HeldRuns {
     this.#parts = parts
   }
 
-  /** A run that was leased, asked for at this moment. */
+  /** Adds a leased run; `askedAt` is when the lease was asked for. */
   hold(share: Share, run: LeasedRun, askedAt: number): void {
     const { held: allHeld, suspects } = this.#parts
     const held = holdRun(run, askedAt, share.leaseMs(askedAt))
@@ -21,7 +21,7 @@ export class HeldRuns {
     if (!run.memory?.holdsBack()) share.take(held)
   }
 
-  /** Nothing of the run is under way, and nothing of it waits. */
+  /** No delivery of the run is under way or waits. */
   forget(held: HeldRun): void {
     const { held: allHeld, suspects, suspectsCleared } = this.#parts
     if (!allHeld.delete(held)) return
@@ -39,10 +39,10 @@ export class HeldRuns {
     this.forget(held)
   }
 
-  /** The lease is gone: another may have what has not begun, and what has begun is told to stop. */
+  /** The lease is lost: drops deliveries that have not begun, and aborts attempts under way. */
   lose(held: HeldRun, why: string): void {
     for (const delivery of held.waiting) this.#parts.observe.lost(delivery, why)
-    // Nobody else takes over what is in memory: it has to be handed back.
+    // No other process can lease from this memory, so the deliveries are handed back.
     if (held.run.memory?.settlesInMemory) void this.handBackSome([...held.waiting])
     shareOf(this.#parts, held).drop(held)
     for (const attempt of this.#parts.underWay) {
@@ -51,7 +51,7 @@ export class HeldRuns {
     if (held.underWay === 0) this.forget(held)
   }
 
-  /** Nothing of the run may begin now, of which `next` was to be the next. What is under way ends. */
+  /** Hands back `next` and all other deliveries of the run that have not begun. Attempts under way go on. */
   putOff(held: HeldRun, next: LeasedDelivery): void {
     const unbegun = [next, ...held.waiting]
     shareOf(this.#parts, held).drop(held)
@@ -60,7 +60,7 @@ export class HeldRuns {
     else void this.handBackSome(unbegun)
   }
 
-  /** Hands back what has not begun of a share: at once as far as the source can, or when the rest of its run has ended. */
+  /** Hands back the share's deliveries that have not begun: at once if the source can, else when the rest of their run has ended. */
   async giveUp(share: Share): Promise<void> {
     const held = [...this.#parts.held].filter((one) => shareOf(this.#parts, one) === share)
     const { idle, busy, unbegun } = sortedByWork(held)
@@ -71,7 +71,7 @@ export class HeldRuns {
     await Promise.all([this.handBack(idle.map(({ run }) => run)), this.handBackSome(unbegun)])
   }
 
-  /** Nothing more begins: hands back what has not. Returns the runs of which something is under way. */
+  /** Hands back all deliveries that have not begun. Returns the runs that have attempts under way. */
   dropAll(): { readonly busy: LeasedRun[]; readonly handedBack: Promise<unknown> } {
     const { idle, busy, unbegun } = sortedByWork([...this.#parts.held])
     for (const held of this.#parts.held) shareOf(this.#parts, held).drop(held)
@@ -79,12 +79,12 @@ export class HeldRuns {
     return { busy: busy.map(({ run }) => run), handedBack }
   }
 
-  /** Nothing left in these runs has begun. */
+  /** Hands back these runs, in which no delivery has begun. */
   async handBack(runs: readonly LeasedRun[]): Promise<void> {
     if (runs.length > 0) await this.#try((source) => source.release(runs))
   }
 
-  /** These have not begun, while others of their runs go on. */
+  /** Hands back these deliveries, which have not begun, while others of their runs go on. */
   async handBackSome(deliveries: readonly LeasedDelivery[]): Promise<void> {
     if (deliveries.length > 0) await this.#try((source) => source.releaseSome(deliveries))
   }
@@ -103,7 +103,7 @@ export class HeldRuns {
     this.#parts.shares.delete(no)
   }
 
-  /** What waits for the lane, the limit or the suspect that is free now is looked for at once, or soon. */
+  /** A lane, a limit or a suspect is free now: looks at once, or soon, for deliveries that waited for it. */
   #wakeFor({ lane, run }: HeldRun, { limited, gated }: Share): void {
     const { wakeup, unsettled } = this.#parts
     const unblocks = lane || gated || run.suspect

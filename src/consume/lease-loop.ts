@@ -4,7 +4,7 @@ import type { LeaseRenewer } from './lease-renewer.ts'
 import type { RunnerParts } from './runner-parts.ts'
 import type { Want } from './source.ts'
 
-/** Takes what was leased, asked for at this moment of the monotonic clock. */
+/** Takes leased runs; `askedAt` is when they were asked for, by the monotonic clock. */
 type Hold = (runs: readonly LeasedRun[], askedAt: number) => void
 
 /** Payloads that may be fetched at once, over all shares. */
@@ -27,7 +27,7 @@ export async function runLeaseLoop(parts: RunnerParts, renewer: LeaseRenewer, ho
   }
 }
 
-/** Whether there may be more at once. */
+/** True: the source may have more, so ask again at once. */
 async function leaseOnce(parts: RunnerParts, hold: Hold): Promise<boolean> {
   const { source, wakeup } = parts
   const askedAt = performance.now()
@@ -61,7 +61,7 @@ function wantsOf(parts: RunnerParts, now: number): Want[] {
   return all.flatMap((share) => share.want(wanting) ?? [])
 }
 
-/** The subscription got less than it asked for, so there was no more. */
+/** The subscription got less than it asked for, so nothing more is ready. */
 function isBelow(want: Want, leased: readonly LeasedRun[]): boolean {
   const runs = leased.filter((run) => run.subscription === want.subscription)
   const events = runs.reduce((sum, run) => sum + run.deliveries.length, 0)

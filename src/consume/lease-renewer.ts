@@ -4,10 +4,10 @@ import type { HeldRuns } from './held-runs.ts'
 import { type RunnerParts, shareOf } from './runner-parts.ts'
 import type { HeldLease } from './source.ts'
 
-/** How often attempts are looked after: time limits, renewals, marks of what has begun. */
+/** How often time limits are checked, leases renewed, and begun attempts marked. */
 export const tickMs = 100
 
-/** Keeps the leases of all runs in hand alive, many with one statement. */
+/** Renews the leases of all held runs, many with one statement. */
 export class LeaseRenewer {
   readonly #parts: RunnerParts
   readonly #held: HeldRuns
@@ -19,7 +19,7 @@ export class LeaseRenewer {
     this.#held = held
   }
 
-  /** Leases may be gone: the next beat asks about all of them. */
+  /** Leases may be lost: the next tick asks about all of them. */
   doubt(): void {
     this.#doubtful = true
   }
@@ -37,7 +37,7 @@ export class LeaseRenewer {
     const isDue = (one: HeldRun) => this.#doubtful || one.renewAt <= now || unmarked.has(one)
     const due = [...this.#parts.held].filter((one) => (one.notBefore ?? 0) <= now && isDue(one))
     if (due.length === 0) return
-    // If the source cannot be asked about all, leases that end first come first.
+    // If the source cannot be asked about all of them, leases that end first come first.
     due.sort((a, b) => a.holdsUntil - b.holdsUntil)
     this.#beating = this.#tryToRenew(due, begun, now)
     try {
@@ -109,12 +109,12 @@ export class LeaseRenewer {
     if (errors.length > 0) observe.trouble(errors[0], doing)
   }
 
-  /** How long a lease surely lasts that was renewed by a request of this moment. */
+  /** When a lease ends at the earliest that was renewed by a request of this moment. */
   #leaseMs(held: HeldRun, askedAt: number): number {
     return shareOf(this.#parts, held).leaseMs(askedAt)
   }
 
-  /** The lease is asked about again in a while, and for the last time when it ends. */
+  /** Asks about the lease again later, and for the last time when it ends. */
   #postpone(held: HeldRun, waitMs: number): void {
     const now = performance.now()
     if (now > held.holdsUntil) this.#held.lose(held, 'its lease could not be renewed')
@@ -133,7 +133,7 @@ export class LeaseRenewer {
     this.cancel(held, cancelled)
   }
 
-  /** An operator has cancelled these events: attempts under way are told to stop. An earlier answer does not undo that. */
+  /** An operator has cancelled these events: aborts their attempts. An older answer that does not name them changes nothing. */
   cancel(held: HeldRun, eventIds: readonly number[]): void {
     if (eventIds.length === 0) return
     held.cancelled = [...new Set([...held.cancelled, ...eventIds])]

@@ -1,4 +1,4 @@
-/** As much of an AbortSignal as a request needs, at a fraction of its cost: most attempts are never stopped. */
+/** The part of AbortSignal that a request needs. It costs a fraction of a real one, and most attempts are never aborted. */
 export class LightAbortSignal {
   aborted = false
   #act: (() => void) | undefined

@@ -15,7 +15,7 @@ export interface HandlerOptions extends SubscriptionOptions, HandledOptions {
   readonly concurrency?: number
 }
 
-/** A handler and the subscription that it serves, as they will be started. */
+/** A handler and the definition of the subscription that it serves. */
 export interface Registration {
   readonly definition: SubscriptionDefinition
   readonly handler: Handler

@@ -6,7 +6,7 @@ import type { SettleDelivery, Source } from './source.ts'
 import type { Suspects } from './suspects.ts'
 import type { Wakeup } from './wakeup.ts'
 
-/** What a runner tells; it decides nothing by the answers. */
+/** Hooks for metrics, logs and hub events. The runner ignores what they return. */
 export interface RunnerObserver {
   /** The settlement of a delivery is durable. */
   settled(settled: SettleDelivery): void
@@ -16,16 +16,16 @@ export interface RunnerObserver {
 
 /** What the parts of one runner share. */
 export interface RunnerParts {
-  /** Another one from the moment on that the process wants a memory queue. */
+  /** Replaced when the process first wants a memory queue: then it leases from memory and from the database. */
   source: Source
   readonly observe: RunnerObserver
   readonly wakeup: Wakeup
   readonly suspects: Suspects
-  /** No suspect is in hand any more, while a lease is perhaps being waited for that was asked for without suspects. */
+  /** Called when no suspect is held any more: a long poll that asked for no suspects may be waiting. */
   readonly suspectsCleared: () => void
-  /** By subscription. A share that is gone is kept while something of it is held. */
+  /** By subscription. A share that is retired stays here while its runs are held. */
   readonly shares: Map<number, Share>
-  /** Runs in hand: not all of their deliveries are settled, handed back or lost. */
+  /** Runs whose deliveries are not all settled, handed back or lost. */
   readonly held: Set<HeldRun>
   /** Attempts that have begun and not ended. */
   readonly underWay: Set<RunningAttempt>

@@ -19,7 +19,7 @@ export interface RunnerOptions extends WakeupOptions {
 
 /**
  * The one loop behind every way to consume: lease ahead, begin what may begin, settle what is done, keep the
- * leases alive. It sees nothing but its source, so it runs as well in a remote process.
+ * leases alive. It knows only its source, so it also runs in a remote process, over HTTP.
  */
 export class Runner {
   readonly #parts: RunnerParts
@@ -47,7 +47,7 @@ export class Runner {
     this.#attempts = new Attempts(this.#parts, this.#held, this.#renewer)
   }
 
-  /** From now on asks this source instead, which also takes back the runs of the one before. */
+  /** Leases from this source from now on. It also takes back runs that the previous source leased. */
   use(source: Source): void {
     this.#parts.source = source
   }
@@ -68,20 +68,19 @@ export class Runner {
     return this.#parts.underWay.size
   }
 
-  /** The numbers of subscriptions of which deliveries are held that have not begun. */
+  /** The numbers of subscriptions with held deliveries that have not begun. */
   get waitingFor(): number[] {
     return [...new Set(this.unbegun.map(({ run }) => run.subscription))]
   }
 
-  /** Deliveries in hand that have not begun. */
+  /** Held deliveries that have not begun. */
   get unbegun(): LeasedDelivery[] {
     return [...this.#parts.held].flatMap((held) => held.waiting)
   }
 
   /**
-   * Tells which leases are of runs that this runner holds or has not yet settled, at the moment of the call. An attempt that
-   * moves to a run of its own may be in either run, as an answer or a server may be lost: it makes every run with its token
-   * known.
+   * Says of a lease whether its run was held, or not yet settled, at the moment of this call. An attempt that moves to a run of
+   * its own may be in either run, since an answer or a server may be lost: every run with its token counts as known.
    */
   knownLeases(): (lease: { readonly runId: number; readonly token: number }) => boolean {
     const runs = new Set([...this.#parts.held].map(({ run }) => `${run.id} ${run.token}`))
@@ -95,8 +94,8 @@ export class Runner {
   }
 
   /**
-   * Begins nothing more, gives what is under way `graceMs` to end, aborts the rest, and hands every lease
-   * back. What had not ended is not counted as an attempt.
+   * Begins no more attempts, gives those under way `graceMs` to end, aborts the rest, and hands all leases back.
+   * An aborted attempt is not counted.
    */
   async stop(graceMs: number): Promise<void> {
     if (this.#parts.state === 'idle') return
@@ -117,7 +116,7 @@ export class Runner {
     this.#parts.state = 'idle'
   }
 
-  /** Which subscriptions would begin this many deliveries at once, if they were given them. */
+  /** The subscriptions that could begin this many deliveries at once. */
   idle(deliveries: number): Subscription[] {
     if (this.#parts.state !== 'running' || !this.#parts.wakeup.isIdle) return []
     return [...this.#parts.shares.values()]
@@ -125,13 +124,13 @@ export class Runner {
       .map((s) => s.subscription)
   }
 
-  /** Runs that were leased for us without a call of the lease loop, asked for at `askedAt`. */
+  /** Takes runs that were leased to this runner without a call of the lease loop, and asked for at `askedAt`. */
   async take(runs: readonly LeasedRun[], askedAt: number): Promise<void> {
     if (this.#parts.state === 'running') this.#hold(runs, askedAt)
     else await this.#held.handBack(runs)
   }
 
-  /** Runs that were leased although their subscription is suspended. */
+  /** Takes runs that were leased as probes, although their subscription is suspended. */
   async probe(runs: readonly LeasedRun[], askedAt: number): Promise<void> {
     const shareOf = (run: LeasedRun) =>
       this.#parts.state === 'running' ? this.#parts.shares.get(run.subscription) : undefined
@@ -144,21 +143,21 @@ export class Runner {
     await this.#held.handBack(unserved)
   }
 
-  /** A subscription has changed: the next attempt goes by it, or there is none for now. */
+  /** A subscription has changed: the next attempt follows its new options, or no attempt begins while it is halted. */
   refresh(subscription: Subscription, concurrency?: number): void {
     const share = this.#parts.shares.get(subscription.no)
     if (share === undefined) return
     const { isHeld: wasHeld, limited: wasLimited, subscription: before } = share
     share.refresh(subscription)
     share.concurrency = concurrency ?? share.concurrency
-    // What was leased without a limit would not keep to it.
+    // Deliveries that were leased before the limit was set would exceed it.
     const isStricter = (share.isHeld && !wasHeld) || (share.limited && !wasLimited)
     if (isStricter) void this.#held.giveUp(share)
-    // Also after a drain: what came meanwhile may go now.
+    // Also after a drain: deliveries that arrived meanwhile may be leased now.
     if (!share.isHeld && before.status !== subscription.status) this.wake()
   }
 
-  /** An operator has cancelled some deliveries of a subscription: those that have not begun never do. */
+  /** An operator has cancelled deliveries of a subscription: those that have not begun are dropped. */
   cancel(subscription: number, eventIds: readonly number[]): void {
     const cancelled = new Set(eventIds)
     for (const held of this.#parts.held) {
@@ -170,23 +169,23 @@ export class Runner {
     }
   }
 
-  /** A subscription that was gone is back. */
+  /** Serves a retired subscription again. */
   resume(share: Share): void {
     if (this.#parts.shares.has(share.subscription.no)) this.refresh(share.subscription)
     else this.add(share)
   }
 
-  /** What has not begun of a subscription goes back. */
+  /** Hands back the deliveries of a subscription that have not begun. */
   async handBack(subscription: number): Promise<void> {
     const share = this.#parts.shares.get(subscription)
     if (share !== undefined) await this.#held.giveUp(share)
   }
 
-  /** A subscription is gone, or another process has it: nothing more begins, what is under way ends, or is told to stop. */
+  /** The subscription has ended, or another process has it: no more attempts begin, and those under way end or are aborted. */
   retire(subscription: number): void {
     const share = this.#parts.shares.get(subscription)
     if (share !== undefined) this.refresh({ ...share.subscription, status: 'deleted' })
-    // Not only when its leases are due: another process may be about to begin the same.
+    // At once, not when its leases are due: another process may be about to begin the same deliveries.
     this.#renewer.doubt()
   }
 
@@ -198,7 +197,7 @@ export class Runner {
     this.#attempts.pump()
   }
 
-  /** A run that memory held back is nobody's any more: nothing of it begins. */
+  /** This process has lost a run that memory held back: nothing of it begins. */
   drop(run: LeasedRun): void {
     const held = this.#find(run)
     if (held !== undefined) this.#held.drop(held)
@@ -224,7 +223,7 @@ export class Runner {
     this.#held.hold(share, run, askedAt)
   }
 
-  /** While nothing is held nobody has to look: a process that waits is left to sleep. */
+  /** Stops the ticker once no run is held, so that an idle process can sleep. */
   #tick(): void {
     if (this.#parts.held.size === 0 && this.#parts.underWay.size === 0) {
       this.#stopTicking()

@@ -3,7 +3,7 @@ import type { RunningAttempt } from './attempt.ts'
 import type { RunnerParts } from './runner-parts.ts'
 import type { SettleAnswer, SettleDelivery } from './source.ts'
 
-/** An attempt that has ended, with what is to become of its delivery. */
+/** An attempt that has ended, and the settlement of its delivery. */
 export interface EndedAttempt extends SettleDelivery {
   readonly attempt: RunningAttempt
 }
@@ -11,22 +11,22 @@ export interface EndedAttempt extends SettleDelivery {
 export interface SettlerOptions {
   readonly parts: RunnerParts
   readonly settled: (ended: EndedAttempt, answer: SettleAnswer) => void
-  /** A statement is done: there is room again, and lanes may go on. */
+  /** Called when a statement has ended: there is room for more, and lanes may go on. */
   readonly done: () => void
   readonly trouble: (error: unknown) => void
-  /** This many are settled before the turn ends: where settling costs little, what has ended is let go early. */
+  /** From this many on, settles before the turn of the event loop ends: sensible where settling is cheap. */
   readonly atOnceFrom?: number
   /** Nobody else's settlement waits for this one. */
   readonly isAlone?: (ended: EndedAttempt) => boolean
 }
 
 const settlementsMax = 5_000
-/** A second statement settles beside the first only for as many: small ones cost more each. */
+/** A second statement starts beside the first only with at least this many: small ones cost more per settlement. */
 const settlementsBesideMin = 200
-/** A lane stands until its settlement is stored, so a database that is back is found soon. */
+/** The longest pause between tries. A lane stands until its settlement is stored, so a database that is back must be noticed soon. */
 const failureDelayMsMax = 500
 
-/** Settles what has ended, many in one statement: what ends meanwhile goes with the next, so batches grow with the load. */
+/** Settles ended attempts, many in one statement. Attempts that end meanwhile go with the next, so batches grow with the load. */
 export class Settler {
   readonly #options: SettlerOptions
   readonly #ended: EndedAttempt[] = []
@@ -49,7 +49,7 @@ export class Settler {
     }
     if (this.#settling >= (this.#ended.length < settlementsBesideMin ? 1 : 2)) return
     this.#settling++
-    // At the end of this turn, so that what ends together is settled together.
+    // At the end of this turn, so that attempts that end together are settled together.
     setImmediate(() => void this.#settleAll())
   }
 
@@ -57,7 +57,7 @@ export class Settler {
     while (this.#ended.length > 0) {
       const batch: EndedAttempt[] = []
       for (const ended of this.#ended.splice(0, settlementsMax)) {
-        // Its own transaction may hold its run locked: nobody else's settlement waits for that.
+        // The handler's transaction may hold the run locked, and no other settlement should wait for it.
         if (ended.attempt.completesIn || this.#options.isAlone?.(ended)) void this.#settleUntilDone([ended])
         else batch.push(ended)
       }
@@ -77,7 +77,7 @@ export class Settler {
         done()
         return
       } catch (error) {
-        // The runner has stopped: it has told what was left, and the connection was closed after that.
+        // The runner has stopped. It has logged what was left, and the connection was closed after that.
         if (isStopped(parts)) return
         trouble(error)
         await delay(Math.min(100 * 2 ** failures, failureDelayMsMax))
@@ -86,10 +86,10 @@ export class Settler {
   }
 }
 
-/** Few enough to be young when they are forgotten: the garbage collector copies what is kept. */
+/** Few enough that they are garbage while still young: the collector copies whatever survives. */
 const settleInMemoryFrom = 128
 
-/** One settler for what is settled by statements, and one for runs in memory, which wait for none. */
+/** One settler for deliveries settled by statements, and one for runs in memory, which need no statement. */
 export class Settlers {
   readonly #stored: Settler
   readonly #inMemory: Settler

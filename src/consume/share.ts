@@ -5,14 +5,14 @@ import type { RunningAttempt } from './attempt.ts'
 import type { HeldRun } from './held-run.ts'
 import type { Want } from './source.ts'
 
-/** Makes an attempt: a handler, or what takes its place. */
+/** Makes an attempt: calls a handler, or sends a webhook. */
 export type MakeAttempt = (event: StoredEvent, attempt: RunningAttempt) => unknown
 
 const senderGraceMs = 5_000
 export interface Wanting {
   readonly now: number
   readonly suspects: boolean
-  /** This share's part of what may be fetched. */
+  /** How many bytes of payloads this share may fetch. */
   readonly charsMax: number
 }
 
@@ -22,24 +22,24 @@ const prefetchMax = 4_000
 /** Deliveries of one lane that are leased at once: each is settled before the next begins. */
 const laneMax = 50
 const wantEventsMax = 10_000
-/** Payloads may have a megabyte each: what is fetched at once stays within this, by the sizes seen lately. */
+/** A payload may have a megabyte. One lease asks for at most this many bytes, judging by recent sizes. */
 const wantCharsMax = 16 * 2 ** 20
 
 /**
- * One subscription's share of the runner: what it holds and may begin. It fetches ahead as much as it has
- * lately worked off in a quarter of a second, so that a fast handler never waits and a slow one hoards nothing.
- * Whenever it has run dry it asks for twice as much, until it knows how fast it is.
+ * One subscription's share of the runner: the deliveries that it holds, and its slots. It fetches ahead as many as it has
+ * lately finished in a quarter of a second, so that a fast handler never waits and a slow one hoards nothing. Whenever it
+ * has run dry it asks for twice as many, until it knows how fast the handler is.
  */
 export class Share {
   #subscription: Subscription
   /** Until when, monotonic, leases were asked for with another duration, and with which. */
   #lastLease = { askedBefore: Number.NEGATIVE_INFINITY, leaseMs: 0 }
   readonly handler: MakeAttempt
-  /** How many at once in this process. */
+  /** How many attempts this process makes at once. */
   concurrency: number
   /** Attempts whose handler is running. */
   active = 0
-  /** What can be begun now: an unkeyed delivery, or the head of a lane. */
+  /** Deliveries that can begin now: each without a lane, or the head of its lane. */
   readonly #startable: HeldRun[] = []
   #heads = 0
   #ahead: number
@@ -55,7 +55,7 @@ export class Share {
   /** Monotonic: when the share last took a run. */
   #tookAt = Number.NEGATIVE_INFINITY
 
-  /** No lease brings more at once. */
+  /** The most that one lease may bring. */
   readonly #batchMax: number
 
   constructor(
@@ -82,14 +82,14 @@ export class Share {
     this.#subscription = subscription
   }
 
-  /** How long a lease surely lasts that was asked for at this moment. */
+  /** When a lease ends at the earliest that was asked for at this moment. */
   leaseMs(askedAt: number): number {
     const { askedBefore, leaseMs } = this.#lastLease
     const current = this.#subscription.leaseMs
     return askedAt > askedBefore ? current : Math.min(current, leaseMs)
   }
 
-  /** What to ask for, or undefined while there is enough in hand. */
+  /** What to ask for; undefined: the share holds enough. */
   want({ now, suspects, charsMax }: Wanting): Want | undefined {
     if (this.isHeld || this.restMs(now) > 0) return undefined
     const limited = this.limited
@@ -116,18 +116,18 @@ export class Share {
     return isLimited(this.subscription)
   }
 
-  /** Nothing new may begin: it is paused, suspended or gone. */
+  /** No attempt may begin: the subscription is paused, suspended or retired. */
   get isHeld(): boolean {
     return this.subscription.status !== 'active' && this.subscription.status !== 'draining'
   }
 
-  /** The sender of webhooks has a deadline of its own; this is for when it is not kept. */
+  /** The sender of webhooks has its own deadline. This limit ends attempts that overrun it. */
   get timeLimitMs(): number | null {
     const { via, timeoutMs } = this.subscription
     return via === 'webhook' && timeoutMs !== null ? timeoutMs + senderGraceMs : timeoutMs
   }
 
-  /** Its attempts wait for an answer from elsewhere, for as long as that takes. */
+  /** True for webhooks: an attempt mostly waits for an answer from elsewhere. */
   get waitsElsewhere(): boolean {
     return this.subscription.via === 'webhook'
   }
@@ -137,7 +137,7 @@ export class Share {
     return this.subscription.keyConcurrency !== null
   }
 
-  /** How long the share rests until it takes more. */
+  /** How long the share rests before it leases again. */
   restMs(now: number): number {
     const { processingInterval } = this.subscription.queue
     return processingInterval === null ? 0 : this.#tookAt + processingInterval - now
@@ -185,7 +185,7 @@ export class Share {
     }
   }
 
-  /** Takes away those that could begin now and are not to. Of a lane that is the head alone, and the rest waits for it. */
+  /** Removes deliveries that were about to begin and no longer may. Of a lane only the head is removed; the rest waits behind it. */
   takeOut(held: HeldRun, isOut: (delivery: LeasedDelivery) => boolean): LeasedDelivery[] {
     const at = this.#startable.indexOf(held)
     if (at < 0) return []
@@ -196,7 +196,7 @@ export class Share {
     return out
   }
 
-  /** Forgets what has not begun of a run that is lost or handed back. */
+  /** Forgets the deliveries of a lost or returned run that have not begun. */
   drop(held: HeldRun): void {
     const at = this.#startable.indexOf(held)
     if (at >= 0) {
@@ -224,7 +224,7 @@ export class Share {
     const elapsed = now - this.#measuredAt
     if (elapsed > 100) {
       const warranted = ((this.#finished * 1000) / elapsed) * prefetchSeconds
-      // Having been short of work says little about the speed, unless that was long ago.
+      // A share that ran dry was slower than it can be, so its figure only counts if it is higher, or a second has passed.
       this.#ahead = this.#ranDry && elapsed < 1_000 ? Math.max(this.#ahead, warranted) : warranted
       this.#finished = 0
       this.#measuredAt = now

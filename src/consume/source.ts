@@ -5,28 +5,28 @@ import type { Settlement } from '../domain/settlement.ts'
 
 /** Where leases come from and where settlements go: the hub, or the hub over HTTP. */
 export interface Source {
-  /** At most what is wanted, oldest first. */
+  /** Leases at most as many as are wanted, oldest first. */
   lease(wants: readonly Want[]): Promise<LeaseAnswer>
-  /** Whether a lease would find anything: cheaper than a lease. */
+  /** Whether a lease would find anything. It costs less than a lease. */
   peek(subscriptions: readonly number[]): Promise<boolean>
-  /** Resolves once all of these are durable, or are known to have come too late. Answers in their order. */
+  /** Resolves when each settlement is durable, or known to be too late. Answers in the order given. */
   settle(settlements: readonly SettleDelivery[]): Promise<readonly SettleAnswer[]>
   heartbeat(beats: readonly Beat[]): Promise<readonly HeldLease[]>
-  /** Hands whole runs back; nothing left in them has begun. */
+  /** Hands back whole runs, in which no remaining delivery has begun. */
   release(runs: readonly LeasedRun[]): Promise<void>
   /**
    * Hands back deliveries that have not begun, while others of their runs go on. A source that can only hand back whole
    * runs does nothing: then these go back when the rest of their run has ended.
    */
   releaseSome(deliveries: readonly LeasedDelivery[]): Promise<void>
-  /** Takes a delivery out of its run into one of its own; undefined if the lease is lost. */
+  /** Moves a delivery to a run of its own; undefined: the lease is lost. */
   isolate(delivery: LeasedDelivery): Promise<Isolated | undefined>
   /**
    * Settles as completed inside the caller's transaction; false if the lease is lost. Throws STALE_SNAPSHOT if the
    * transaction cannot see that.
    */
   completeIn(tx: CallerTransaction, completion: Completion): Promise<boolean>
-  /** Whether this lease's `completeIn` was committed. Not whether the lease is gone: it may have gone to another. */
+  /** Whether this lease's `completeIn` was committed. A lost lease does not show that: another process may have the delivery. */
   isCompleted(delivery: LeasedDelivery): Promise<boolean>
 }
 
@@ -36,7 +36,7 @@ export interface Want {
   readonly runsMax: number
   readonly laneMax: number
   readonly suspects: boolean
-  /** A suspended subscription gives out one delivery as well, to see whether its endpoint is back. */
+  /** Also leases one delivery of a suspended subscription, as a probe of its endpoint. */
   readonly probe?: boolean
   /** The token by which this process has the subscription's queue in its memory. */
   readonly memoryToken?: number
@@ -44,13 +44,13 @@ export interface Want {
 
 export interface LeaseAnswer {
   readonly runs: readonly LeasedRun[]
-  /** Something could not be looked at just now: ask again soon. */
+  /** Part of the work could not be looked at, because another process held a lock: ask again soon. */
   readonly again: boolean
-  /** Monotonic: when these runs were asked for, if not by this very call. */
+  /** When these runs were asked for (monotonic), if not by this call. */
   readonly askedAt?: number
 }
 
-/** By the worker's own watch: how long after the lease the attempt began, and how long it took. */
+/** By the worker's clock: how long after the lease the attempt began, and how long it took. */
 export interface Timing {
   readonly startedAfterMs: number
   readonly executionMs: number
@@ -58,7 +58,7 @@ export interface Timing {
 
 export interface Isolated {
   readonly run: LeasedRun
-  /** A transaction whose snapshot is older than this cannot see how the lease stands. */
+  /** A transaction whose snapshot is older than this cannot see the state of the lease. */
   readonly mark: string
 }
 
@@ -87,9 +87,9 @@ export interface Beat {
 
 export interface HeldLease {
   readonly run: LeasedRun
-  /** False: still held, but not for longer than before. */
+  /** False: the lease still holds, but was not prolonged. */
   readonly renewed: boolean
   readonly cancelled: readonly number[]
-  /** The source could not tell: ask again, no sooner than after `waitMs`. */
+  /** The source could not tell: ask again after `waitMs` at the earliest. */
   readonly unknown?: { readonly error: unknown; readonly waitMs: number }
 }

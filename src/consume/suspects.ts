@@ -2,14 +2,14 @@ import type { HeldRun } from './held-run.ts'
 import type { Share } from './share.ts'
 
 /**
- * How long a suspect that waits elsewhere keeps the others waiting: until it begins, and from then on. An endpoint that
- * hangs would hold up all others, and what is sent has done to this process what it could.
+ * How long a webhook that is a suspect keeps the other suspects waiting: before it begins, and after that. Without a limit, an
+ * endpoint that hangs would hold up all others; and once its request is sent, it can hardly crash this process any more.
  */
 const suspenseMs = { queued: 1_000, begun: 200 }
 
-/** Runs that may have ended a process: one at a time is attempted, so that a crash is charged to its culprit. */
+/** Runs that may have crashed a process. Only one is attempted at a time, so that a crash is charged to its culprit. */
 export class Suspects {
-  /** Until when, monotonic, the others wait for each. */
+  /** Until when (monotonic) the other suspects wait for each. */
   readonly #until = new Map<HeldRun, number>()
 
   /** Another suspect may be leased. */
@@ -31,12 +31,12 @@ export class Suspects {
     if (until !== undefined) this.#until.set(after, until)
   }
 
-  /** The others need not wait for this run any more. */
+  /** The other suspects no longer wait for this run. */
   acquit(held: HeldRun): void {
     this.#until.delete(held)
   }
 
-  /** Acquits runs that have kept the others waiting for long enough. Whether there were any. */
+  /** Lets go of suspects that have kept the others waiting for long enough. Returns whether there were any. */
   acquitLate(now: number): boolean {
     const late = [...this.#until].filter(([, until]) => now >= until)
     for (const [held] of late) this.acquit(held)

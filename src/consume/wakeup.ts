@@ -1,13 +1,13 @@
 export interface WakeupOptions {
-  /** How soon to look again while there was work lately. */
+  /** How long to wait between looks while there is work. */
   readonly pollMs: number
-  /** The longest wait: polling is the truth, and notifications only make it fast. */
+  /** The longest wait. Notifications may be lost, so polling must find everything too. */
   readonly idlePollMs: number
   /** How long an idle loop waits until the next common beat, so that all loops of a process look together. */
   readonly untilBeat?: (everyMs: number) => number
 }
 
-/** How long a lane that is free waits for others, so that they go on together. */
+/** How long a free lane waits for others, so that one look finds them together. */
 const soonMs = 20
 
 /**
@@ -36,15 +36,15 @@ export class Wakeup {
   }
 
   /**
-   * There is room for more. Remembered: the look under way may have come too early for it. Where the last look
-   * took all there was, nothing waits for the room.
+   * There is room for more. This is remembered, since the look under way may have begun before. If the last look took
+   * all there was, nothing waits for the room.
    */
   slotFree(): void {
     this.#freed = true
     if (!this.#emptied) this.#resume?.('woken')
   }
 
-  /** A lane may go on, and others soon: one look finds them together. */
+  /** A lane may go on, and others soon will: one look a moment later finds them together. */
   wakeSoon(): void {
     this.#soon ??= setTimeout(() => {
       this.#soon = undefined
@@ -52,7 +52,7 @@ export class Wakeup {
     }, soonMs)
   }
 
-  /** A share rests for this long. */
+  /** A share rests for this long: the next look comes no later than its end. */
   wakeAfter(ms: number): void {
     clearTimeout(this.#rested)
     this.#rested = setTimeout(() => this.wake(), ms)
@@ -63,7 +63,7 @@ export class Wakeup {
     return this.#emptied && !this.#woken && this.#resume !== undefined
   }
 
-  /** This look answers the signals that came before it. */
+  /** A look begins: signals from before it are answered by it. */
   looking(): void {
     this.#woken = false
     this.#freed = false
@@ -71,7 +71,7 @@ export class Wakeup {
     this.#soon = undefined
   }
 
-  /** The look found something: all there was, or there may be more. */
+  /** The look found something; `all` says that nothing was left. */
   found(all: boolean): void {
     this.#emptied = all
     this.#pollMs = this.#options.pollMs
@@ -81,7 +81,7 @@ export class Wakeup {
     this.#emptied = true
   }
 
-  /** Waits until it is worth looking. When only the timer says so, `peek` has the last word. */
+  /** Waits until it is worth looking. When only the timer has run out, `peek` decides. */
   async wait(peek: () => Promise<boolean>): Promise<void> {
     if (this.#woken || (this.#freed && !this.#emptied)) {
       // Consume the signal: a free slot wakes us again.

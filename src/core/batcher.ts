@@ -1,6 +1,6 @@
 import { countThatFit, type PortionLimits } from './portions.ts'
 
-/** What a batcher needs to know. */
+/** How a batcher handles its batches. */
 export interface BatcherOptions<Item, Answer> extends PortionLimits<Item> {
   /** Handles one batch. Answers in the order of the items, some perhaps later; a throw fails them all. */
   readonly flush: (items: Item[]) => Promise<readonly (Answer | Promise<Answer>)[]>
@@ -16,8 +16,8 @@ interface Entry<Item, Answer> {
 
 /**
  * Groups calls that arrive together into one statement. Nobody waits for a timer: the first call of an idle
- * batcher leaves at the end of this turn of the event loop, and whatever arrives while batches are under way
- * leaves together when one of them is back. So batches grow with the load, and only with it.
+ * batcher is handled at the end of this turn of the event loop. Calls that arrive while batches are under way
+ * are handled together when one of those is done. So batches grow with the load, and only with it.
  */
 export class Batcher<Item, Answer> {
   readonly #options: BatcherOptions<Item, Answer>

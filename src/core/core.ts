@@ -30,7 +30,7 @@ export interface Core {
 
 export interface WorkerIdentity {
   number(): Promise<number>
-  /** Tells the database that this process lives. After a failover the number may be another. */
+  /** Tells the database that this process lives. After a failover the process may get another number. */
   register(): Promise<number>
 }
 

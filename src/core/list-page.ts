@@ -6,19 +6,19 @@ import type { Reader } from './reader.ts'
 const filteredTotalMax = 1000
 
 export interface PagedList<K extends Key, Item> extends WalkedList<K, Item> {
-  /** Begins behind this key; null: at the end of the range. */
+  /** The page begins behind this key; null: at the end of the range. */
   readonly after: K | null
   /** Without a filter every candidate matches. */
   readonly isFiltered: boolean
-  /** How much the list has without its filter: SQL of the count, which is null if that would take long, and of a guess. */
+  /** The size of the list without its filter: SQL of the count, which is null if counting would take long, and SQL of a guess. */
   readonly counted: string
   readonly stored: string
   /** The first and the last key in the range, as numbers over which the items are spread. */
   ends(): Promise<readonly [first: number, last: number]>
   numberOf(key: K): number
-  /** When what the walk met last up to this key came to be. */
+  /** When the last item up to this key was created. */
   timeAt(key: K): Promise<Date | null>
-  /** Where an item stands, for a cursor. */
+  /** The place of an item, for a cursor. */
   placeOf(item: Item): string
 }
 
@@ -33,8 +33,8 @@ export interface PageStart {
 
 export interface SearchedTo {
   /**
-   * Set where the call stopped before the page was full: it has searched up to what came to be then, and the cursor goes
-   * on from there. Null: the page is full, or nothing more matches.
+   * Set if the call stopped before the page was full: it has searched items created up to this time, and the cursor goes on from
+   * there. Null: the page is full, or nothing more matches.
    */
   readonly searchedTo: Date | null
 }
@@ -44,7 +44,7 @@ export interface ListPage<Item> extends Total, SearchedTo {
   readonly nextCursor: string | null
 }
 
-/** The form of what a cursor carries, by the form of the place in it. */
+/** The form of a cursor's text, given the form of the place in it. */
 export function startForm(placeForm: string): RegExp {
   return new RegExp(`^${placeForm}(/\\d{1,9}/\\d{1,5})?$`, 'i')
 }
@@ -89,7 +89,7 @@ interface Found<K extends Key> {
   readonly passed: number
 }
 
-/** What was found, and the same share of what is left. Never more than the list has without its filter. */
+/** Extrapolates: the rest of the range has the same share of matches. Never more than the list has without its filter. */
 async function totalOf<K extends Key, Item>(
   reader: Reader,
   list: PagedList<K, Item>,
@@ -113,12 +113,12 @@ async function numberFrom(reader: Reader, query: string): Promise<number | null>
   return rows[0]?.number ?? null
 }
 
-/** SQL of how many rows `query` has; null: more than a total counts. */
+/** SQL that counts the rows of `query`; null: there are more than a total counts. */
 export function countedRows(query: string): string {
   return `select case when count(*) <= ${totalMax} then count(*) end from (${query} limit ${totalMax + 1}) as c`
 }
 
-/** SQL of how many rows a large table or index has: by the last vacuum or analyze, and its size now. */
+/** SQL that estimates the rows of a large table or index, from the last vacuum or analyze and its size now. */
 export function storedRows(relation: string): string {
   const pages = `pg_relation_size(c.oid) / current_setting('block_size')::int`
   return `select greatest(${totalMax + 1}, c.reltuples / greatest(c.relpages, 1) * (${pages}))

@@ -12,16 +12,16 @@ import type { Reader } from './reader.ts'
  * quickly as one that was always there.
  */
 
-/** Where an item stands in its list: the id of an event, or the UUID of a dead letter. */
+/** The place of an item in its list: the id of an event, or the UUID of a dead letter. */
 export type Key = number | string
 
-/** Between two keys, which do not belong to it. */
+/** The items between two keys, without these. */
 export interface Stretch<K extends Key> {
   readonly above: K
   readonly below: K
 }
 
-/** Where candidates come from. */
+/** A source of candidates. */
 export interface Source<K extends Key> {
   /** SQL of `keys` and `reached`: the first `size` candidates of a stretch, and how far these go; null: to its end. */
   readonly candidates: (window: WindowRequest<K>, parameters: Parameters) => string
@@ -40,7 +40,7 @@ export interface WalkedList<K extends Key, Item> {
   readonly range: Stretch<K>
   /** and among the candidates of each source. */
   readonly sources: readonly Source<K>[]
-  /** Larger than usual for sources that cost the same however few candidates are asked for. */
+  /** Set for sources whose cost does not depend on the number of candidates: larger than usual. */
   readonly windowMin?: number | undefined
   /** The first candidate of a stretch, found without going through what lies before; null: there is none. */
   readonly jump?: ((stretch: Stretch<K>, order: Order) => Promise<K | null>) | undefined
@@ -77,9 +77,9 @@ export const usualBounds: WalkBounds = { rowsMin: 12_000, rowsMax: 24_000, timeM
 
 export interface WalkRequest<K extends Key> {
   readonly order: Order
-  /** Begins behind this key; null: at the end of the range. */
+  /** The walk begins behind this key; null: at the end of the range. */
   readonly after: K | null
-  /** Enough items. */
+  /** The walk stops at this many items. */
   readonly count: number
   readonly bounds: WalkBounds
 }

@@ -6,12 +6,12 @@ export interface LoopOptions {
   readonly everyMs: number
   /** One bounded step. True: there was more than fits one step, so the next one follows at once. */
   readonly step: () => Promise<boolean>
-  /** How much of the time steps that follow each other may take, from 0 to 1: between them it rests. Default all. */
+  /** The share of the time that consecutive steps may take, from 0 to 1; the loop rests between them. Default 1. */
   readonly share?: number
   readonly trouble: (error: unknown, doing: string) => void
 }
 
-/** A small named loop of upkeep. Starting and stopping twice is safe; stopping waits for the step under way. */
+/** A small named loop of upkeep. Start and stop may be called twice; stop waits for the step under way. */
 export class Loop {
   readonly #options: LoopOptions
   #stopping: AbortController | undefined

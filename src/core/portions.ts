@@ -1,12 +1,12 @@
-/** How much goes into one portion; a single item always does. */
+/** How large one portion may be. A portion has at least one item, however large. */
 export interface PortionLimits<Item> {
   readonly itemsMax: number
-  /** Default: whatever their sizes. */
+  /** Default: sizes do not count. */
   readonly sizeMax?: number
   readonly sizeOf?: (item: Item) => number
 }
 
-/** How many from `from` on make the next portion. */
+/** How many items, from `from` on, the next portion has. */
 export function countThatFit<Item>(items: readonly Item[], limits: PortionLimits<Item>, from = 0): number {
   const { itemsMax, sizeMax = Number.POSITIVE_INFINITY, sizeOf = () => 0 } = limits
   let size = 0

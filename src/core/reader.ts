@@ -12,9 +12,9 @@ const settings = `set transaction isolation level repeatable read, read only;
   set local random_page_cost = 2`
 
 /**
- * Several statements that see the same moment. Compiling a plan (JIT) or starting workers takes longer than any
- * of our reads, and the planner, which can't know that a limit ends them soon, would often choose to. What is read
- * is mostly in memory, where it is the number of pages that costs and not their order.
+ * Runs several statements on one snapshot. The planner does not know that limits end our reads early, so it would often compile a
+ * plan (JIT) or start parallel workers, which takes longer than the read. The pages are mostly in memory, where their number
+ * costs and not their order.
  */
 export async function readAtOnce<T>(db: Database, work: (reader: Reader) => Promise<T>): Promise<T> {
   const read = async (tx: Connection) => {
@@ -28,7 +28,7 @@ export async function readAtOnce<T>(db: Database, work: (reader: Reader) => Prom
   return db.transaction(read, { readOnly: true })
 }
 
-/** What the planner thinks a query returns: the cheapest guess there is, from the last ANALYZE. */
+/** How many rows the planner expects of a query: a cheap guess, from the last ANALYZE. */
 export async function planRows(reader: Reader, text: string, values: readonly unknown[]): Promise<number> {
   const { rows } = await reader.query<{ 'QUERY PLAN': [{ Plan: { 'Plan Rows': number } }] }>(
     `explain (format json) ${text}`,

@@ -3,7 +3,7 @@ export interface RefresherOptions {
   readonly trouble: (error: unknown, doing: string) => void
 }
 
-/** Reads something again whenever it has changed: once for all changes that were told meanwhile. */
+/** Reads something again after it has changed. Changes that are announced during a read share the next one. */
 export class Refresher {
   readonly #options: RefresherOptions
   #isOutdated = false
@@ -22,7 +22,7 @@ export class Refresher {
     })
   }
 
-  /** Resolves when nothing is being read any more, and nothing will be. */
+  /** Resolves when no read is under way and none will follow. */
   async stop(): Promise<void> {
     this.#isStopped = true
     this.#isOutdated = false

@@ -3,7 +3,7 @@ import type { Source, Stretch } from '../core/list-walk.ts'
 import type { Reader } from '../core/reader.ts'
 import { choiceOf, type Term } from '../domain/list-terms.ts'
 
-/** What a term asks of an event `e`. A new field is a row here; if an index knows it, also a source below. */
+/** The SQL of a term, for an event `e`. A new field is a row here and, if an index has it, a source below. */
 export const eventFields: FieldTable = {
   event: isOneOf('e.id', 'bigint'),
   type: ({ values }, parameters) =>
@@ -24,7 +24,7 @@ function typeCondition(pattern: string, parameters: Parameters): string {
 /** Ids have less than 53 bits. */
 const idLimit = 2 ** 53
 
-/** Wide enough to miss nothing: times do not strictly grow with ids, so each event's own time is judged as well. */
+/** Ids that may have this time. Times do not strictly grow with ids, so the range is wide, and each event's own time is judged as well. */
 export async function eventRange(reader: Reader, terms: readonly Term[]): Promise<Stretch<number>> {
   const ids = choiceOf(terms, 'event')?.map(Number)
   if (ids !== undefined) return { above: Math.min(...ids) - 1, below: Math.max(...ids) + 1 }
@@ -45,7 +45,7 @@ export function within({ above, below }: Stretch<number>, column: string): strin
   return `${column} > ${above} and ${column} < ${below}`
 }
 
-/** All events, and those that an index finds by their type, their key or a tag. */
+/** The sources: all events, and those that an index finds by type, by key or by a tag. */
 export async function eventSources(reader: Reader, terms: readonly Term[]): Promise<Source<number>[]> {
   const sources: Source<number>[] = [{ candidates: byId }]
   for (const term of terms.filter(({ operator, negated }) => operator === ':' && !negated)) {
@@ -64,8 +64,8 @@ const byId: CandidateQuery = ({ stretch, order, size }) =>
   firstKeys([`select e.id as key from __schema__.events e where ${within(stretch, 'e.id')}`], order, size)
 
 /**
- * Whole rows are compared, so that only the index on the column and the id will do: by `type = …` alone the planner might
- * go along the ids, in the belief that events of a type are spread evenly.
+ * Compares whole rows, so that the planner must use the index on the column and the id. With `type = …` alone it might go along
+ * the ids, because it believes that events of a type are spread evenly.
  */
 function byColumn(column: 'e.type' | 'e.ordering_key', values: readonly unknown[]): CandidateQuery {
   return ({ stretch: { above, below }, order, size }, parameters) =>
@@ -90,8 +90,8 @@ function byColumn(column: 'e.type' | 'e.ordering_key', values: readonly unknown[
 const blocksMax = 250
 
 /**
- * The index on tags has no order, but knows the block of ids that an event is in: block by block, of those that have
- * events, since ids may jump by millions.
+ * The index on tags has no order, but it has the block of ids that an event is in. So the source goes block by block, through the
+ * blocks that have events: ids may jump by millions.
  */
 function byTags(tags: readonly unknown[]): CandidateQuery {
   return ({ stretch, order, size }, parameters) => {
@@ -130,16 +130,16 @@ function byTags(tags: readonly unknown[]): CandidateQuery {
   }
 }
 
-/** Each distinct type there is costs one look-up, */
+/** At most this many distinct types are looked up, */
 const typesMax = 200
-/** and each that a pattern stands for an index scan in every window. */
+/** and at most this many may match the patterns: each costs an index scan in every window. */
 const typesMeantMax = 16
 
-/** The types that some patterns stand for; undefined where these are so many that their events are everywhere. */
+/** The types that match the patterns; undefined: they are so many that their events are everywhere. */
 async function typesOf(reader: Reader, texts: readonly string[]): Promise<readonly string[] | undefined> {
   const prefixes = texts.filter((text) => text.endsWith('*')).map((text) => text.slice(0, -1))
   if (prefixes.length === 0) return texts
-  // From one type to the next through the index, whose collation may not keep a prefix together.
+  // Goes from one type to the next through the index. Its collation may not keep types with one prefix together.
   const { rows } = await reader.query<{ type: string }>(
     `with recursive known(type, seen) as (
       (select e.type, 1 from __schema__.events e where e.type is not null order by e.type limit 1)

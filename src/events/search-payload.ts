@@ -10,12 +10,13 @@ import {
 import { badOption, checkPaging, type Order } from '../core/paging.ts'
 import { type Reader, readAtOnce } from '../core/reader.ts'
 import { numberArray } from '../db/array.ts'
-import { type Database, defineStatement } from '../db/database.ts'
+import type { Database } from '../db/database.ts'
 import { hasValues, isPath, type PayloadPath } from '../domain/payload-path.ts'
 import { type EventFilter, eventTerms } from './event-filter.ts'
 import { eventList } from './event-list.ts'
 import { eventPlace } from './list-events.ts'
 import { type ListedEvent, readListed } from './listed-event.ts'
+import { newestPayloads, oldestPayloads } from './payload-statements.ts'
 
 /** The caller sees to it that there is a `createdFrom`. */
 export interface PayloadSearch extends EventFilter {
@@ -97,7 +98,7 @@ async function judgePayloads(
   itemsMax: number,
 ): Promise<Judged<number, number>> {
   const fitting = await list.judge(window, itemsMax)
-  const statement = order === 'asc' ? oldestStatement(reader) : newestStatement(reader)
+  const statement = order === 'asc' ? oldestPayloads(reader) : newestPayloads(reader)
   const payloads =
     fitting.items.length === 0
       ? []
@@ -117,19 +118,3 @@ async function judgePayloads(
 }
 
 type PayloadRow = [id: number, createdAt: Date, text: string]
-
-const oldestStatement = defineStatement('read_oldest_payloads', payloadsInOrder('asc'))
-const newestStatement = defineStatement('read_newest_payloads', payloadsInOrder('desc'))
-
-/** The first of them, as many as fit; the very first always fits. A length is known without reading the text. */
-function payloadsInOrder(order: Order): string {
-  return `select p.id, p.created_at, p.payload
-  from (
-    select e.id, e.created_at, e.payload,
-      sum(octet_length(e.payload)) over (order by e.id ${order}) - octet_length(e.payload) as bytes_before
-    from __schema__.events e
-    where e.id = any($1::bigint[])
-  ) as p
-  where p.bytes_before < $2
-  order by p.id ${order}`
-}

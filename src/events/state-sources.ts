@@ -4,15 +4,15 @@ import type { Order } from '../core/paging.ts'
 import type { Reader } from '../core/reader.ts'
 import { within } from './event-terms.ts'
 
-/** How a state of deliveries finds events that may have one: all that have one are among them. */
+/** How to find the events that may have a delivery in a state. It finds all that have one, and perhaps others. */
 export interface StateFinder {
-  /** Queries of the event ids, as `key`, where the state has a place of its own and is rare. */
+  /** Queries of the event ids, as `key`, if deliveries in the state are few and have an index or table of their own. */
   readonly members?: (stretch: Stretch<number>) => readonly string[]
-  /** The same of one subscription. */
+  /** The same queries for one subscription. */
   readonly ofSubscription?: (stretch: Stretch<number>, subscription: number) => readonly string[]
-  /** They stand in no order, so each query reads them all. */
+  /** True: they have no order, so each query reads all of them. */
   readonly isUnordered?: boolean
-  /** The SQL functions that skip a stretch without any. */
+  /** The SQL functions that skip a stretch without such deliveries. */
   readonly jump?: 'unfinished' | 'completed'
 }
 
@@ -80,7 +80,7 @@ type StateSearch = Pick<WalkedList<number, unknown>, 'sources' | 'jump' | 'windo
 
 const unorderedWindowMin = 1024
 
-/** For several states at once: where each has a place, those together; else what they have in common. */
+/** For several states at once: their queries together, if each state has some; else what they have in common. */
 export function searchStates(
   reader: Reader,
   asked: readonly StateFinder[],

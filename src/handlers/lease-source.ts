@@ -48,7 +48,7 @@ export interface LeaseSourceNeeds {
 
 type LeaseSourceOptions = LeaseSourceNeeds & Pick<Core, 'db' | 'worker' | 'metrics' | 'signals' | 'trouble'>
 
-/** The hub's end of the runner: leases from the database, settlements back to it, many in one statement. */
+/** The source of a hub's runner: leases from the database and settles in it, many deliveries in one statement. */
 export class LeaseSource implements Source {
   readonly #options: LeaseSourceOptions
   readonly #isolated = new WeakMap<LeasedDelivery, Isolated>()
@@ -59,12 +59,12 @@ export class LeaseSource implements Source {
   }
 
   /**
-   * What is found is answered at once. Arrivals may be older than what is found without them, so now and then
-   * they are let in beside.
+   * Returns at once the runs that it finds. Arrivals in the inbox may be older than these, so now and then it also
+   * admits, beside the lease.
    */
   async lease(wants: readonly Want[]): Promise<LeaseAnswer> {
     const { admitter } = this.#options
-    // A probe is to be made with the oldest that is due, also if nobody has looked for it since.
+    // Admits first: a probe takes the oldest due delivery, also if no look has made it ready yet.
     if (wants.some(({ probe }) => probe)) await admitter.admit()
     const runs = await this.#lease(wants)
     if (runs.length > 0) {
@@ -81,7 +81,7 @@ export class LeaseSource implements Source {
     return hasWork(await this.#options.sharedPeek.look(subscriptions), subscriptions)
   }
 
-  /** Most attempts succeed, and successes have statements of their own: `settle` gets what is left of them. */
+  /** Most attempts succeed, and successes have statements of their own. All other settlements go to `settle`. */
   async settle(settlements: readonly SettleDelivery[]): Promise<SettleAnswer[]> {
     const answers = new Map<SettleDelivery, SettleAnswer>()
     await recordExchanges(this.#options.db, settlements.flatMap(toExchange))
@@ -129,7 +129,7 @@ export class LeaseSource implements Source {
     // A run in the database can only go back as a whole.
   }
 
-  /** Once: the second time its run may be locked by the very transaction that asks. */
+  /** Locks the run only once: at the second call, the transaction that asks may itself hold the lock. */
   async isolate(delivery: LeasedDelivery): Promise<Isolated | undefined> {
     const before = this.#isolated.get(delivery)
     if (before !== undefined) return before
@@ -167,7 +167,7 @@ export class LeaseSource implements Source {
     }
   }
 
-  /** Returns the settlements of those runs that were not as they should be. */
+  /** Returns the settlements of runs that were not in the expected state. */
   async #completeRuns(runs: readonly SettleDelivery[][]): Promise<SettleDelivery[]> {
     if (runs.length === 0) return []
     const completed = new Set(
@@ -201,7 +201,7 @@ export class LeaseSource implements Source {
     return rejected.map((position) => heads[position - 1] as SettleDelivery)
   }
 
-  /** Returns those whose lease is lost. */
+  /** Returns the settlements whose lease is lost. */
   async #settleEach(settlements: readonly SettleDelivery[]): Promise<SettleDelivery[]> {
     const { db } = this.#options
     const requests = settlements.map(toRequest)
@@ -238,7 +238,7 @@ export class LeaseSource implements Source {
     }
   }
 
-  /** What must be known of webhooks before they are sent. Runs that cannot be prepared go back at once: nobody holds them. */
+  /** Reads what webhooks need before they are sent. Runs that cannot be prepared are handed back at once. */
   async #prepare(runs: readonly LeasedRun[]): Promise<void> {
     try {
       await this.#options.notes.read(runs)

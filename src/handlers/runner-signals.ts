@@ -7,7 +7,7 @@ export interface RunnerSignalsNeeds {
   readonly served: Pick<Served, 'has'>
 }
 
-/** The runner hears what it can lease, begin, take and hand back. */
+/** Passes signals on to the runner: there are deliveries to lease, begin, take or hand back. */
 export function listenForRunner(
   { signals }: Pick<Core, 'signals'>,
   { runner, served }: RunnerSignalsNeeds,
@@ -15,7 +15,7 @@ export function listenForRunner(
   signals.on('wake', () => runner.wake())
   signals.on('wakeHandlers', () => runner.wake())
   signals.on('reconnected', () => runner.wake())
-  // Within the process no database is needed to wake up, and what was handed over needs no waking.
+  // Events of this process wake the runner without a notification from the database, unless they were handed over to it.
   signals.on('published', ({ answers, handedTo }) => {
     const isWaited = (no: number) => served.has(no) && !handedTo.has(no)
     if (answers.some(({ owed, refused }) => refused === null && owed.some(isWaited))) runner.wake()

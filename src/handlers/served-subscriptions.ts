@@ -37,7 +37,7 @@ export class ServedSubscriptions {
   readonly #needs: ServedSubscriptionsNeeds
   readonly #refresher: Refresher
   readonly #registrations = new Map<string, Registration>()
-  /** Subscriptions that have ended, or that another process has now: nothing of theirs begins here any more. */
+  /** Subscriptions that have ended, or whose memory queue another process has: this process begins none of their deliveries. */
   readonly #givenUp = new Set<number>()
   /** Subscriptions whose memory queue another process has taken: they may come back. */
   readonly #taken = new Set<number>()
@@ -57,7 +57,7 @@ export class ServedSubscriptions {
     signals.on('reconnected', () => this.refreshSoon())
   }
 
-  /** By number, those that have a handler here. */
+  /** The numbers of the subscriptions that have a handler here. */
   get handled(): number[] {
     return this.subscriptions.map(({ no }) => no)
   }
@@ -75,7 +75,7 @@ export class ServedSubscriptions {
     this.#registrations.set(name, registration)
   }
 
-  /** Those that have a handler here, as they were last read. */
+  /** The subscriptions that have a handler here, as they were last read. */
   get subscriptions(): Subscription[] {
     return this.#needs.served.all().filter(({ no, via }) => via === 'handler' && !this.#givenUp.has(no))
   }
@@ -117,7 +117,7 @@ export class ServedSubscriptions {
     return this.#needs.memory.takeUp(subscription, { vacantMs })
   }
 
-  /** Claims and loads the memory queues of what has a handler here. */
+  /** Claims and loads the memory queues of subscriptions that have a handler here. */
   async openMemoryQueues(): Promise<void> {
     const { subscriptions } = this
     if (subscriptions.some(({ storage }) => storage === 'memory')) this.#useMemory()
@@ -132,12 +132,12 @@ export class ServedSubscriptions {
     runner.use(memory.beside(source))
   }
 
-  /** Makes the subscriptions what their handlers want. */
+  /** Creates or changes the subscriptions as their handlers define them. */
   async subscribe(): Promise<void> {
     for (const registration of this.#registrations.values()) await this.#subscribe(registration)
   }
 
-  /** The last start's options win, also here: another process may have started with others meanwhile. */
+  /** Reads the subscriptions again. Another process may have started with other options: those of the last start count here, too. */
   async refresh(): Promise<void> {
     const { served, runner, push, memory } = this.#needs
     const { db } = this.#core
@@ -154,7 +154,7 @@ export class ServedSubscriptions {
       if (!isSent) runner.refresh(subscription)
     }
     const present = new Set(subscriptions.map(({ no }) => no))
-    // The list leaves out those that have ended. Nothing of theirs begins any more.
+    // The list leaves out subscriptions that have ended.
     for (const no of handled) if (!present.has(no)) this.#giveUp(no)
     await memory.refresh(subscriptions)
     await push.refresh(subscriptions)

@@ -23,7 +23,7 @@ export interface Hooks extends Pick<Core, 'events' | 'metrics' | 'log' | 'signal
   readonly subscription: (no: number) => Subscription | undefined
 }
 
-/** A listener of the hub may throw. What it was told of has happened all the same, so the error is logged and goes no further. */
+/** A listener of the hub may throw. That must not stop the work, so the error is only logged. */
 export function guard<Args extends unknown[]>(
   tell: (...args: Args) => void,
   log: Logger,
@@ -42,7 +42,7 @@ function guardAll<Observer extends object>(observer: Observer, log: Logger): Obs
   return Object.fromEntries(guarded) as Observer
 }
 
-/** Tells a burial. Every burial is logged, also when its alert is held back. */
+/** Reports a burial. Every burial is logged, also when its alert is held back. */
 export function tellBurial({ events, alerts, log }: Hooks, burial: Burial): void {
   const { subscription, eventId, type, stopsLane: orderingKey } = burial
   const reason = firstLine(burial.reason)
@@ -53,7 +53,7 @@ export function tellBurial({ events, alerts, log }: Hooks, burial: Burial): void
   if (orderingKey !== null) {
     alerts.raise({ ...about, kind: 'posthorn.lane.blocked', details: { eventId, orderingKey } })
   }
-  // Guarded here, so that a listener that throws does not keep the next burial of a batch from being told.
+  // Guarded, so that the other burials of a batch are reported even if a listener throws.
   const tell = () => void events.emit('buried', { subscription, eventId, reason: burial.reason })
   guard(tell, log)()
 }
@@ -112,7 +112,7 @@ export function observeRunner(hooks: Hooks): RunnerObserver {
   return guardAll(observer, log)
 }
 
-/** For what workers elsewhere settle. */
+/** Observes what workers elsewhere settle. */
 export function observePull(hooks: Hooks): (settled: PullSettled) => void {
   const { events, metrics, log } = hooks
   return guard(({ subscription, eventId, type, orderingKey, stopsLane, settlement, executionMs }) => {

@@ -45,10 +45,13 @@ export interface Storage {
   readonly policies: RetentionConfig & { readonly types: readonly { type: string; keepMs: number }[] }
 }
 
+/** Who asks, and from which address: for the admin log. */
 export interface PurgeTerms {
   readonly by?: string
   readonly remote?: string | null
 }
+
+const purgeNames: NamesOf<PurgeTerms> = { by: true, remote: true }
 
 /** Removes what need not be kept any longer, and says how much is stored. */
 export interface Retention {
@@ -87,7 +90,9 @@ export function createRetention(parts: RetentionParts): Retention {
       await recordAction(db, { actor: options.by ?? 'library', action: 'prune', details: toDetails(wanted) })
       return { removed: await pruneAll({ ...parts, config: wanted }) }
     },
-    async purge(eventId, reason, { by = 'library', remote = null } = {}) {
+    async purge(eventId, reason, terms = {}) {
+      checkOptions(terms, purgeNames, 'purge')
+      const { by = 'library', remote = null } = terms
       const details = { reason: readReason(reason) }
       const action = { actor: by, action: 'event.purge', target: String(eventId), details, remote }
       return purge(db, { eventId, action })

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import type { Command } from '../../src/cli/command.ts'
-import { describeFailure } from '../../src/cli/failure.ts'
+import { describeFailure } from '../../src/cli/describe-failure.ts'
 import type { ServerAddress } from '../support/server.ts'
 
 type Environment = Readonly<Record<string, string>>

@@ -77,7 +77,7 @@ test('a delayed batch of which a part is being cancelled does not overtake that 
 test('an admission looks at a bounded number of arrivals, however many wait at the door', async () => {
   const engine = await openEngine()
   const no = await engine.subscribe('s', ['note'])
-  await fillDoor(engine.db, no, 20_000)
+  await fillInbox(engine.db, no, 20_000)
   const first = await admitAndCount(engine, nothingSeen)
   expect(first).toMatchObject({ moved: expect.any(Number), lookedAt: expect.any(Number) })
   expect(first.moved).toBeGreaterThanOrEqual(500)
@@ -92,7 +92,7 @@ test('arrivals of a transaction that has not ended cost an admission nothing, an
   const no = await engine.subscribe('s', ['note'])
   let { seen } = await admitAndCount(engine, nothingSeen)
   await db.transaction(async (tx) => {
-    await fillDoor({ schema: db.schema, query: (text, values) => tx.query(text, values) }, no, 5_000)
+    await fillInbox({ schema: db.schema, query: (text, values) => tx.query(text, values) }, no, 5_000)
     seen = (await admitAndCount(engine, seen)).seen
     expect(await admitAndCount(engine, seen)).toMatchObject({ moved: 0, lookedAt: 0 })
   })
@@ -106,7 +106,7 @@ function batch(size: number, event: (n: number) => Partial<EventInput>): Partial
 }
 
 /** One arrival per lane, as if each had been published by itself. */
-async function fillDoor(
+async function fillInbox(
   db: Queryable & { readonly schema: string },
   no: number,
   arrivals: number,

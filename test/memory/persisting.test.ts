@@ -112,7 +112,9 @@ describe('a persist', () => {
     // Once more whenever its time comes meanwhile.
     expect(queue).toMatchObject({ what: 'UPDATE memory_queues' })
     expect(queue?.n).toBeLessThan(10)
-    expect(others).toEqual([])
+    // Every ten seconds the process says that it lives.
+    const ofPresence = ['UPDATE subscriptions', 'UPDATE workers']
+    expect(others.filter(({ what }) => !ofPresence.includes(String(what)))).toEqual([])
   })
 
   test('removes what was settled above the checkpoint at once, and what lies below it bit by bit', async () => {

@@ -71,6 +71,16 @@ test('one that waits or is under way is refused, and left as it is', async () =>
   expect(await isKnown(kept)).toBe(false)
 })
 
+test('the hub answers when the event was purged, and refuses a misspelt name of who asks', async () => {
+  const { hub, db } = await open()
+  const { id } = await hub.publish({ type: 'unwanted', payload: 1 })
+  const misspelt = hub.purge(id, 'asked to', { bye: 'Ada' } as object)
+  await expect(misspelt).rejects.toMatchObject({ code: 'BAD_OPTION', details: { option: 'bye' } })
+  const { rows } = await db.query(`select purged_at from ${db.schema}.events where id = ${id}`)
+  expect(rows).toEqual([{ purged_at: null }])
+  expect(await hub.purge(id, 'asked to', { by: 'Ada' })).toEqual({ eventId: id, purgedAt: expect.any(Date) })
+})
+
 test('an event that never was is not found', async () => {
   const { hub } = await open()
   await expect(hub.purge(7, 'x')).rejects.toMatchObject({ code: 'NOT_FOUND' })
