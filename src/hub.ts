@@ -41,6 +41,7 @@ export type { SettlementRecord } from './pull/settlement-record.ts'
 export type { Checkpoint, Queue, QueuedEvent, Recovery } from './queues/queues.ts'
 export type { Subscriber } from './subscriptions/subscribers.ts'
 export type { EndpointWish } from './webhooks/send/endpoints.ts'
+export type { Worker } from './workers/workers.ts'
 export type { FinalizeOptions, HubEvents, PollOptions, Storage }
 
 /** All that a hub can be asked for besides publishing and handling: each feature brings its own part. */

@@ -5,6 +5,7 @@ import { leftOut, unknownName } from '../domain/known-names.ts'
 import { meantFields } from '../domain/meant-fields.ts'
 import { type CoreFields, type RareFields, type StoredEvent, storedEvent } from '../domain/stored-event.ts'
 import { isStorable, toDetail } from '../domain/text.ts'
+import { camelCase, snakeCase } from '../domain/wire-name.ts'
 import { PosthornError } from '../errors.ts'
 import type { EventDetails, EventPage, LeasedEvent, ListedEvent, RemoteEvent, Standing } from './answers.ts'
 
@@ -285,12 +286,4 @@ export function rareFields(fields: Wire): RareFields {
 
 function toDate(value: unknown): Date | null {
   return typeof value === 'string' ? new Date(value) : null
-}
-
-function snakeCase(name: string): string {
-  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
-}
-
-function camelCase(name: string): string {
-  return name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())
 }

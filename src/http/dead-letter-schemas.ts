@@ -64,7 +64,7 @@ const letterFields = {
     .optional()
     .describe('When the content of the event was erased; the dead letter cannot be retried.'),
 }
-const letter = named('DeadLetter', z.object(letterFields))
+export const letter = named('DeadLetter', z.object(letterFields))
 export const letterList = named(
   'DeadLetters',
   z.object({

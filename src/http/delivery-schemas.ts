@@ -60,7 +60,7 @@ export const deliveryList = named(
 const headers = z
   .record(z.string(), z.unknown())
   .describe('The headers, by name; values that may be secret are shown as `[hidden]`.')
-const attempt = named(
+export const attempt = named(
   'DeliveryAttempt',
   z.object({
     number: z.int(),

@@ -252,7 +252,7 @@ export const lease = named(
   }),
 )
 
-const delivery = named(
+export const delivery = named(
   'Delivery',
   z.object({
     id: z.uuid(),

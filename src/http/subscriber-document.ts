@@ -10,10 +10,11 @@ import {
   type SubscriptionOptions,
 } from '../domain/subscription.ts'
 import type { EndpointWish, Subscriber } from '../hub.ts'
+import { writerOf } from './answer-writer.ts'
 import { given } from './given.ts'
 import { readAnyTags } from './read-request.ts'
 import { badField } from './schema-issue.ts'
-import type * as schemas from './subscriber-schemas.ts'
+import * as schemas from './subscriber-schemas.ts'
 
 /** Subscriptions as HTTP has them: read from a request, and written to an answer. */
 
@@ -115,32 +116,21 @@ export function describe(
   subscriber: Subscriber,
   more: object = {},
 ): { json: object; headers: Record<string, string> } {
-  const json = {
-    id: subscriber.id,
-    name: subscriber.name,
-    via: subscriber.via,
-    event_types: subscriber.types,
-    tags: subscriber.tags?.join(',') ?? null,
-    filter: subscriber.filter,
-    ordering_key: subscriber.orderingKey,
-    status: subscriber.status,
-    is_active: isActiveNow(subscriber),
-    on_exhausted: subscriber.onExhausted,
-    ...shownRetry(subscriber.retry),
-    lease_seconds: subscriber.leaseMs / 1000,
-    max_concurrency: subscriber.maxConcurrency,
-    rate_per_second: subscriber.ratePerSecond,
-    key_concurrency: subscriber.keyConcurrency,
-    created_at: subscriber.createdAt,
-    updated_at: subscriber.updatedAt,
-    ...endpointFields(subscriber),
-    ...more,
-  }
+  const json = { ...subscriberJson(subscriber), ...more }
   return { json, headers: { etag: `"${subscriber.version}"` } }
 }
 
-function endpointFields({ endpoint, status, ramp, timeoutMs }: Subscriber): object {
-  if (endpoint === null) return {}
+const subscriberJson = writerOf(schemas.subscriber, (subscriber: Subscriber) => ({
+  event_types: subscriber.types,
+  tags: subscriber.tags?.join(',') ?? null,
+  is_active: isActiveNow(subscriber),
+  ...shownRetry(subscriber.retry),
+  lease_seconds: subscriber.leaseMs / 1000,
+  ...endpointFields(subscriber),
+}))
+
+function endpointFields({ endpoint, status, ramp, timeoutMs }: Subscriber) {
+  if (endpoint === null) return { timeout_ms: undefined, endpoint: undefined }
   const { url, headers, format, rules } = endpoint
   return {
     url,

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { PosthornError } from '../../errors.ts'
 import type { DeadLetter, DeadLetterFilter, DeadLetterHead, Hub } from '../../hub.ts'
+import { writerOf } from '../answer-writer.ts'
 import * as schemas from '../dead-letter-schemas.ts'
 import { pageAnswer, pageResponse } from '../page-answer.ts'
 import { type Answer, type Call, type Caller, defineRoute, emptyBody, type Route } from '../route.ts'
@@ -146,21 +147,13 @@ async function details(hub: Hub, id: string): Promise<Answer> {
   return { status: 200, text }
 }
 
-function letterJson(letter: DeadLetterHead): object {
-  return {
-    id: letter.id,
-    message_id: letter.deliveryId,
-    event_id: letter.eventId,
-    event_type: letter.eventType,
-    subscriber_id: letter.subscriptionId,
-    subscriber: letter.name,
-    kind: letter.kind,
-    failure_reason: letter.reason,
-    attempts: letter.attempts,
-    failures: letter.failures,
-    moved_to_dlq_at: letter.buriedAt,
-    manual_retry_by: letter.redrivenBy,
-    manual_retry_at: letter.redrivenAt,
-    ...(letter.purgedAt !== null && { purged_at: letter.purgedAt }),
-  }
-}
+const letterJson = writerOf(schemas.letter, (letter: DeadLetterHead) => ({
+  message_id: letter.deliveryId,
+  subscriber_id: letter.subscriptionId,
+  subscriber: letter.name,
+  failure_reason: letter.reason,
+  moved_to_dlq_at: letter.buriedAt,
+  manual_retry_by: letter.redrivenBy,
+  manual_retry_at: letter.redrivenAt,
+  purged_at: letter.purgedAt ?? undefined,
+}))

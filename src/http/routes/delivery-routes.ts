@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { PosthornError } from '../../errors.ts'
 import type { DeliveryAttempt, DeliveryDetails, Hub, ListedDelivery } from '../../hub.ts'
+import { writerOf } from '../answer-writer.ts'
 import * as schemas from '../delivery-schemas.ts'
 import { pageAnswer, pageResponse } from '../page-answer.ts'
 import { type Answer, type Call, defineRoute, emptyBody, type Route } from '../route.ts'
@@ -106,42 +107,20 @@ async function detailsOf(hub: Hub, id: string): Promise<DeliveryDetails> {
   return delivery
 }
 
-function deliveryJson(delivery: ListedDelivery): object {
-  return {
-    id: delivery.id,
-    event_id: delivery.eventId,
-    event_type: delivery.eventType,
-    subscriber_id: delivery.subscriptionId,
-    subscriber: delivery.name,
-    via: delivery.via,
-    status: delivery.status,
-    attempt_count: delivery.attempts,
-    failures: delivery.failures,
-    next_try_at: delivery.nextAt,
-    worker_id: delivery.worker,
-    lastError: delivery.lastError,
-    lastErrorTime: delivery.lastErrorAt,
-    processingStartTime: delivery.leasedAt,
-    created_at: delivery.createdAt,
-    updated_at: delivery.updatedAt,
-  }
-}
+const deliveryJson = writerOf(
+  schemas.listedDelivery,
+  ({ subscriptionId, name, attempts, nextAt, worker, lastErrorAt, leasedAt }: ListedDelivery) => ({
+    subscriber_id: subscriptionId,
+    subscriber: name,
+    attempt_count: attempts,
+    next_try_at: nextAt,
+    worker_id: worker,
+    lastErrorTime: lastErrorAt,
+    processingStartTime: leasedAt,
+  }),
+)
 
-function attemptJson(attempt: DeliveryAttempt): object {
-  const { number, settlement, error, request, response, timings } = attempt
-  return {
-    number,
-    settlement,
-    worker_id: attempt.worker,
-    started_at: attempt.startedAt,
-    finished_at: attempt.finishedAt,
-    execution_ms: attempt.executionMs,
-    status_code: attempt.statusCode,
-    error_class: attempt.errorClass,
-    error,
-    next_try_at: attempt.nextAt,
-    request,
-    response,
-    timings,
-  }
-}
+const attemptJson = writerOf(schemas.attempt, ({ worker, nextAt }: DeliveryAttempt) => ({
+  worker_id: worker,
+  next_try_at: nextAt,
+}))

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { eventStatuses } from '../../domain/status.ts'
 import { PosthornError } from '../../errors.ts'
 import type { EventDetails, EventFilter, Hub, LogEntry } from '../../hub.ts'
+import { writerOf } from '../answer-writer.ts'
 import { eventText } from '../event-text.ts'
 import { cloudEvent, cloudEventOut, format, formatOf } from '../format.ts'
 import { eventList } from '../list-schemas.ts'
@@ -77,42 +78,25 @@ export async function detailsOf(hub: Hub, id: number, options: { logs: boolean }
 
 export function detailsText(details: EventDetails, more: string): string {
   const { event, progress, deliveries, purgedAt } = details
-  const owed = deliveries.map((delivery) => ({
-    id: delivery.id,
-    subscription: delivery.name,
-    subscription_id: delivery.subscriptionId,
-    state: delivery.state,
-    attempts: delivery.attempts,
-    failures: delivery.failures,
-    next_at: delivery.nextAt,
-    last_error: delivery.lastError,
-    last_error_at: delivery.lastErrorAt,
-    leased_at: delivery.leasedAt,
-    leased_until: delivery.leasedUntil,
-    worker_id: delivery.worker,
-    updated_at: delivery.updatedAt,
-  }))
+  const owed = deliveries.map(deliveryJson)
   const purged = purgedAt === null ? '' : `,"purged_at":${JSON.stringify(purgedAt)}`
   return eventText(event, progress, `${purged},"deliveries":${JSON.stringify(owed)}${more}`)
 }
 
 function logsText(logs: readonly LogEntry[]): string {
-  return `,"logs":${JSON.stringify(logs.map(entryOf))}`
+  return `,"logs":${JSON.stringify(logs.map(entryJson))}`
 }
 
-function entryOf(entry: LogEntry): object {
-  const { id, eventId, workerId, action, statusCode, errorMessage, executionTimeMs, createdAt } = entry
-  return {
-    id,
-    event_id: eventId,
-    worker_id: workerId,
-    action,
-    ...(statusCode !== null && { status_code: statusCode }),
-    ...(errorMessage !== null && errorMessage !== '' && { error_message: errorMessage }),
-    ...(executionTimeMs !== null && { execution_time_ms: executionTimeMs }),
-    created_at: createdAt,
-  }
-}
+const deliveryJson = writerOf(schemas.delivery, ({ name, worker }: EventDetails['deliveries'][number]) => ({
+  subscription: name,
+  worker_id: worker,
+}))
+
+const entryJson = writerOf(schemas.logEntry, ({ statusCode, errorMessage, executionTimeMs }: LogEntry) => ({
+  status_code: statusCode ?? undefined,
+  error_message: errorMessage || undefined,
+  execution_time_ms: executionTimeMs ?? undefined,
+}))
 
 async function list(hub: Hub, { query, prefixed, request }: ListCall): Promise<Answer> {
   const filter = filterOf(query)

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { laneStatuses } from '../../domain/lane-summary.ts'
 import { PosthornError } from '../../errors.ts'
 import type { Hub, LaneDetails } from '../../hub.ts'
+import { writerOf } from '../answer-writer.ts'
 import { cursor } from '../delivery-schemas.ts'
 import { given } from '../given.ts'
 import { linkTo, pageResponse } from '../page-answer.ts'
@@ -149,17 +150,7 @@ function keyOf(params: { key: string }, query: { key?: string | undefined }): st
   throw badField('key', 'left out unless the path has - in its place', query.key)
 }
 
-function laneJson(lane: LaneDetails): object {
-  return {
-    ordering_key: lane.orderingKey,
-    status: lane.status,
-    head_event_id: lane.headEventId,
-    head_delivery_id: lane.headDeliveryId,
-    waiting: lane.waiting,
-    ...(lane.waitingIsLeast && { waiting_is_least: true }),
-    since: lane.since,
-    next_try_at: lane.nextAt,
-    last_error: lane.lastError,
-    summary: lane.summary,
-  }
-}
+const laneJson = writerOf(lane, ({ nextAt, waitingIsLeast }: LaneDetails) => ({
+  next_try_at: nextAt,
+  waiting_is_least: waitingIsLeast || undefined,
+}))

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { planRecover, planReplay, type RecoverOptions, type ReplayOptions } from '../../domain/replay.ts'
 import type { Hub, Replay, ReplayCount } from '../../hub.ts'
+import { writerOf } from '../answer-writer.ts'
 import { given } from '../given.ts'
 import { pageAnswer, pageResponse, pagingOf } from '../page-answer.ts'
 import * as schemas from '../replay-schemas.ts'
@@ -138,43 +139,27 @@ function startedAnswer({ replay, isNew }: { replay: Replay; isNew: boolean }): A
   return { status: isNew ? 202 : 200, json: replayJson(replay), headers }
 }
 
-function countAnswer({ total, totalIsEstimate, removed, oldestKeptAt }: ReplayCount): Answer {
-  const json = {
-    dry_run: true,
-    count: total,
-    ...(totalIsEstimate && { count_is_estimate: true }),
-    removed,
-    oldest_kept_at: oldestKeptAt,
-  }
-  return { status: 200, json }
+const countJson = writerOf(schemas.replayCount, ({ total, totalIsEstimate }: ReplayCount) => ({
+  dry_run: true,
+  count: total,
+  count_is_estimate: totalIsEstimate || undefined,
+}))
+
+function countAnswer(count: ReplayCount): Answer {
+  return { status: 200, json: countJson(count) }
 }
 
-function replayJson(replay: Replay): object {
-  const { state, total, done, skipped, removed } = replay
+const replayJson = writerOf(schemas.replay, (replay: Replay) => {
+  const { subscription, total, totalIsEstimate, done, skipped, removed } = replay
   const passed = done + skipped + removed
-  const isOver = state === 'completed'
+  const isOver = replay.state === 'completed'
   return {
-    id: replay.id,
-    kind: replay.kind,
-    subscriber_id: replay.subscription.id,
-    subscriber: replay.subscription.name,
-    state,
-    request: replay.request,
-    total,
-    ...(replay.totalIsEstimate && { total_is_estimate: true }),
-    done,
-    skipped,
-    removed,
+    subscriber_id: subscription.id,
+    subscriber: subscription.name,
+    total_is_estimate: totalIsEstimate || undefined,
     remaining: isOver ? 0 : Math.max(0, total - passed),
     // The total may be an estimate that is too low, so 100 percent is said only at the end.
     percent: isOver ? 100 : Math.min(99, Math.floor((100 * passed) / Math.max(1, total))),
     reached_event_id: replay.reached,
-    oldest_kept_at: replay.oldestKeptAt,
-    rate_per_second: replay.ratePerSecond,
-    created_at: replay.createdAt,
-    created_by: replay.createdBy,
-    finished_at: replay.finishedAt,
-    reason: replay.reason,
-    last_error: replay.lastError,
   }
-}
+})

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import type { Hub, Storage } from '../../hub.ts'
+import { writerOf } from '../answer-writer.ts'
 import { defineRoute, type Route } from '../route.ts'
 import { eventId, named, text, time } from '../schemas.ts'
 
@@ -54,20 +55,16 @@ export function storageRoutes(hub: Hub): Route[] {
   ]
 }
 
-export function storageJson({ tables, policies }: Storage): object {
-  return {
-    bytes: tables.reduce((sum, { bytes }) => sum + bytes, 0),
-    tables: tables.map(({ table, rows, rowsAreEstimate, bytes, oldestAt }) => ({
-      table,
-      rows,
-      ...(rowsAreEstimate && { rows_are_estimate: true }),
-      bytes,
-      oldest_at: oldestAt,
-    })),
-    keep_finished_ms: policies.keepFinishedMs,
-    keep_audit_ms: policies.keepAuditMs,
-    keep_dead_letters_ms: policies.keepDeadLettersMs,
-    archives_audit: policies.archiveDirectory !== undefined,
-    types: policies.types.map(({ type, keepMs }) => ({ type, keep_ms: keepMs })),
-  }
-}
+const tableJson = writerOf(table, ({ rowsAreEstimate }: Storage['tables'][number]) => ({
+  rows_are_estimate: rowsAreEstimate || undefined,
+}))
+
+export const storageJson = writerOf(storage, ({ tables, policies }: Storage) => ({
+  bytes: tables.reduce((sum, { bytes }) => sum + bytes, 0),
+  tables: tables.map(tableJson),
+  keep_finished_ms: policies.keepFinishedMs,
+  keep_audit_ms: policies.keepAuditMs,
+  keep_dead_letters_ms: policies.keepDeadLettersMs,
+  archives_audit: policies.archiveDirectory !== undefined,
+  types: policies.types.map(({ type, keepMs }) => ({ type, keep_ms: keepMs })),
+}))
