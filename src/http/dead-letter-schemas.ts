@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { cursor, subscriberRef } from './delivery-schemas.ts'
+import { cursorCharsMax, subscriberRef } from './delivery-schemas.ts'
 import { searchedList } from './list-schemas.ts'
-import { eventId, flag, moment, named, time, whole } from './schemas.ts'
+import { eventId, flag, moment, named, paging, time } from './schemas.ts'
 
 const typeName = z.string().regex(/^[A-Za-z0-9_.:-]{1,100}$/)
 const kind = z.enum(['buried', 'expired'])
@@ -14,10 +14,7 @@ export const deadLetterQuery = z.strictObject({
   since: moment().optional().describe('Only what became a dead letter at or after this time.'),
   until: moment().optional().describe('Only what became a dead letter before this time.'),
   include_retried: flag().optional(),
-  limit: whole(1, 1000).optional(),
-  offset: whole(0, 10_000).optional(),
-  order: z.enum(['asc', 'desc']).optional().describe('By id, which is the order in time.'),
-  cursor: cursor.optional(),
+  ...paging('By id, which is the order in time.', { cursorCharsMax }),
 })
 
 export const retryBody = named(

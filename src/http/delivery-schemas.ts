@@ -1,13 +1,14 @@
 import { z } from 'zod'
 import { deliveryStatuses } from '../domain/delivery-status.ts'
 import { searchedList } from './list-schemas.ts'
-import { cursorMeaning, eventId, moment, named, text, time, whole } from './schemas.ts'
+import { cursorMeaning, eventId, moment, named, paging, text, time } from './schemas.ts'
 
 export const subscriberRef = z
   .string()
   .regex(/^[A-Za-z0-9_.:-]{1,100}$/)
   .describe('The id or the name of the subscription.')
-export const cursor = z.string().max(2000).describe(cursorMeaning)
+export const cursorCharsMax = 2000
+export const cursor = z.string().max(cursorCharsMax).describe(cursorMeaning)
 
 export const deliveryQuery = z.strictObject({
   event_id: eventId.optional(),
@@ -18,10 +19,7 @@ export const deliveryQuery = z.strictObject({
     .describe(
       'Only deliveries whose current attempt began before this time; `status` must be `delivering` then.',
     ),
-  limit: whole(1, 1000).optional(),
-  offset: whole(0, 10_000).optional(),
-  order: z.enum(['asc', 'desc']).optional().describe('By event, then by subscription.'),
-  cursor: cursor.optional(),
+  ...paging('By event, then by subscription.', { cursorCharsMax }),
 })
 
 const deliveryFields = {

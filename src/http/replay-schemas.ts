@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { letterKinds, replayEventIdsMax, replayStates } from '../domain/replay.ts'
 import { rateMax, rateMin } from '../domain/subscription.ts'
-import { cursorMeaning, moment, named, pageFields, time, typeFilter, whole } from './schemas.ts'
+import { moment, named, pageFields, paging, time, typeFilter } from './schemas.ts'
 import { subscriberChange } from './subscriber-schemas.ts'
 
 const terms = {
@@ -101,8 +101,5 @@ export const replays = named(
 export const replaysQuery = z.strictObject({
   subscriber: z.uuid().optional(),
   state: z.enum(replayStates).optional(),
-  limit: whole(1, 1000).optional(),
-  offset: whole(0, 10_000).optional(),
-  order: z.enum(['asc', 'desc']).optional().describe('By id: `asc` has the oldest first.'),
-  cursor: z.string().max(200).optional().describe(cursorMeaning),
+  ...paging('By id: `asc` has the oldest first.'),
 })

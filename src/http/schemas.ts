@@ -26,13 +26,18 @@ export function whole(min: number, max: number) {
 
 export const cursorMeaning = 'The `next_cursor` of a page: the answer continues where that page ended.'
 
+/** The parameters that every list has behind its filter. */
+export function paging(orderMeaning: string, { cursorCharsMax = 200 } = {}) {
+  return {
+    limit: whole(1, 1000).optional(),
+    offset: whole(0, 10_000).optional(),
+    order: z.enum(['asc', 'desc']).optional().describe(orderMeaning),
+    cursor: z.string().max(cursorCharsMax).optional().describe(cursorMeaning),
+  }
+}
+
 /** The query of a list that has no filter. */
-export const pageQuery = z.strictObject({
-  limit: whole(1, 1000).optional(),
-  offset: whole(0, 10_000).optional(),
-  order: z.enum(['asc', 'desc']).optional().describe('By the time at which they were first seen.'),
-  cursor: z.string().max(200).optional().describe(cursorMeaning),
-})
+export const pageQuery = z.strictObject(paging('By the time at which they were first seen.'))
 
 /** The fields that every page has beside its items. */
 export const pageFields = {

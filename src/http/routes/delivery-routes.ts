@@ -3,7 +3,8 @@ import { PosthornError } from '../../errors.ts'
 import type { DeliveryAttempt, DeliveryDetails, Hub, ListedDelivery } from '../../hub.ts'
 import { writerOf } from '../answer-writer.ts'
 import * as schemas from '../delivery-schemas.ts'
-import { pageAnswer, pageResponse } from '../page-answer.ts'
+import { given } from '../given.ts'
+import { pageAnswer, pageResponse, pagingOf } from '../page-answer.ts'
 import { type Answer, type Call, defineRoute, emptyBody, type Route } from '../route.ts'
 import { recordAction } from './record-action.ts'
 
@@ -69,21 +70,13 @@ export function deliveryRoutes(hub: Hub): Route[] {
 
 async function list(hub: Hub, { query, request }: ListCall): Promise<Answer> {
   const { event_id: eventId, subscriber, status, picked_before: pickedBefore } = query
-  const { limit = 20, offset = 0, order, cursor } = query
   if (pickedBefore !== undefined && status !== undefined && status !== 'delivering') {
     const expected = 'delivering with picked_before'
     throw new PosthornError('BAD_FIELD', { field: 'status', expected, value: status })
   }
-  const page = await hub.deliveries.list({
-    limit,
-    offset,
-    ...(eventId !== undefined && { eventId }),
-    ...(subscriber !== undefined && { subscription: await hub.deliveries.subscriber(subscriber) }),
-    ...(status !== undefined && { status }),
-    ...(pickedBefore !== undefined && { pickedBefore }),
-    ...(order !== undefined && { order }),
-    ...(cursor !== undefined && { cursor }),
-  })
+  const subscription = subscriber === undefined ? undefined : await hub.deliveries.subscriber(subscriber)
+  const filter = given({ eventId, subscription, status, pickedBefore })
+  const page = await hub.deliveries.list({ ...pagingOf(query), ...filter })
   return pageAnswer({ deliveries: page.deliveries.map(deliveryJson) }, { query, url: request.url, page })
 }
 

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { eventStatuses } from '../../domain/status.ts'
 import type { Cancelled, Hub, UnfinishedPage } from '../../hub.ts'
+import { dateOf, given } from '../given.ts'
 import { type Answer, defineRoute, type Route } from '../route.ts'
 import { badField } from '../schema-issue.ts'
 import { eventDetails, eventId, named, tagsFilter, text, time, typeFilter } from '../schemas.ts'
@@ -107,16 +108,13 @@ type Filter = Omit<z.output<typeof cancelBody>, 'reason'>
 /** Only unfinished events can be cancelled, so a filter finds only those. */
 async function eventsToCancel(hub: Hub, { ids, cursor, ...query }: Filter): Promise<UnfinishedPage> {
   if (ids !== undefined) {
-    const [other] = Object.keys({ ...query, ...(cursor !== undefined && { cursor }) })
+    const [other] = Object.keys({ ...query, ...given({ cursor }) })
     if (other === undefined) return { eventIds: [...new Set(ids)], nextCursor: null }
     throw badField(other, 'left out where there are ids', 'given')
   }
   if (Object.keys(query).length === 0) throw badField('ids', 'given where there is no filter', undefined)
   const { created_from: from, created_to: to, ...rest } = query
-  const times = {
-    created_from: from === undefined ? from : new Date(from),
-    created_to: to === undefined ? to : new Date(to),
-  }
+  const times = { created_from: dateOf(from), created_to: dateOf(to) }
   return hub.listUnfinished(filterOf({ ...rest, ...times, cursor, limit: cancelEventsMax }))
 }
 
