@@ -4,7 +4,17 @@ import type { Cancelled, Hub, UnfinishedPage } from '../../hub.ts'
 import { dateOf, given } from '../given.ts'
 import { type Answer, defineRoute, type Route } from '../route.ts'
 import { badField } from '../schema-issue.ts'
-import { eventDetails, eventId, named, tagsFilter, text, time, typeFilter } from '../schemas.ts'
+import {
+  answerObject,
+  bodyObject,
+  eventDetails,
+  eventId,
+  named,
+  tagsFilter,
+  text,
+  time,
+  typeFilter,
+} from '../schemas.ts'
 import { detailsOf, detailsText, filterOf } from './event-routes.ts'
 import { recordAction } from './record-action.ts'
 
@@ -14,38 +24,32 @@ const reason = text(4000, 0).optional()
 const cancelEventsMax = 1_000
 
 const resetEvent = named('ResetEvent', eventDetails.extend({ reset: z.int() }))
-const cancelOneBody = named('CancelOne', z.strictObject({ reason }))
-export const cancelBody = named(
-  'Cancel',
-  z.strictObject({
-    ids: z.array(z.int().min(1)).min(1).max(1000).optional(),
-    status: z.enum(eventStatuses).optional(),
-    type: typeFilter.optional(),
-    tags: tagsFilter.optional(),
-    ordering_key: text(255).optional(),
-    created_from: time.optional(),
-    created_to: time.optional(),
-    cursor: z
-      .string()
-      .max(200)
-      .optional()
-      .describe('The `next_cursor` of the previous call, with the same filter.'),
-    reason,
-  }),
-)
-const cancelled = named(
-  'Cancelled',
-  z.object({
-    event_id: z.int().optional(),
-    cancelled: z.int().describe('Deliveries that waited, and are cancelled now.'),
-    told: z.int().describe('Deliveries under way; their workers learn of the cancellation by heartbeat.'),
-    more: z.boolean().optional().describe('True: more events match, so call again with `next_cursor`.'),
-    next_cursor: z
-      .string()
-      .optional()
-      .describe('Given if `more` is true. Send it as `cursor`, with the same filter.'),
-  }),
-)
+const cancelOneBody = bodyObject('CancelOne', { reason })
+export const cancelBody = bodyObject('Cancel', {
+  ids: z.array(z.int().min(1)).min(1).max(1000).optional(),
+  status: z.enum(eventStatuses).optional(),
+  type: typeFilter.optional(),
+  tags: tagsFilter.optional(),
+  ordering_key: text(255).optional(),
+  created_from: time.optional(),
+  created_to: time.optional(),
+  cursor: z
+    .string()
+    .max(200)
+    .optional()
+    .describe('The `next_cursor` of the previous call, with the same filter.'),
+  reason,
+})
+const cancelled = answerObject('Cancelled', {
+  event_id: z.int().optional(),
+  cancelled: z.int().describe('Deliveries that waited, and are cancelled now.'),
+  told: z.int().describe('Deliveries under way; their workers learn of the cancellation by heartbeat.'),
+  more: z.boolean().optional().describe('True: more events match, so call again with `next_cursor`.'),
+  next_cursor: z
+    .string()
+    .optional()
+    .describe('Given if `more` is true. Send it as `cursor`, with the same filter.'),
+})
 
 /** What operators do to events. */
 export function eventActionRoutes(hub: Hub): Route[] {

@@ -3,7 +3,7 @@ import type { Hub, Worker } from '../../hub.ts'
 import { writerOf } from '../answer-writer.ts'
 import { pageAnswer, pageResponse, pagingOf } from '../page-answer.ts'
 import { type Answer, defineRoute, type Route } from '../route.ts'
-import { flag, named, pageFields, pageQuery, time } from '../schemas.ts'
+import { answerObject, flag, pageFields, pageQuery, time } from '../schemas.ts'
 
 export interface ServerState {
   /** True once the server was told to stop and only finishes what is under way. */
@@ -32,7 +32,7 @@ const worker = z.object({
     ),
   stale_since: time.nullable(),
 })
-const workers = named('Workers', z.object({ workers: z.array(worker), ...pageFields }))
+const workers = answerObject('Workers', { workers: z.array(worker), ...pageFields })
 
 /** How this process and its workers are doing. */
 export function healthRoutes(hub: Hub, state: ServerState): Route[] {
