@@ -1,8 +1,7 @@
+import { badOption } from '../domain/bad-value.ts'
 import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import type { EventStatus } from '../domain/status.ts'
 import { integer } from '../domain/subscription.ts'
-import { toDetail } from '../domain/text.ts'
-import { PosthornError } from '../errors.ts'
 
 export interface CallOptions {
   readonly signal?: AbortSignal
@@ -47,22 +46,17 @@ export function checkEventId(id: unknown, option = 'id'): number {
 /** The same for ids that are text. Encoding leaves dots alone, and URLs read them as steps. */
 export function encodeId(id: unknown): string {
   if (typeof id === 'string' && !/^\.{0,2}$/.test(id)) return encodeURIComponent(id)
-  throw new PosthornError('BAD_OPTION', { option: 'id', expected: 'an id', value: toDetail(id) })
+  throw badOption('id', 'an id', id)
 }
 
 export function checkLease(lease: Lease, option = 'lease'): Lease {
-  if (typeof lease !== 'object' || lease === null) {
-    throw new PosthornError('BAD_OPTION', { option, expected: 'a leased event', value: toDetail(lease) })
-  }
+  if (typeof lease !== 'object' || lease === null) throw badOption(option, 'a leased event', lease)
   checkEventId(lease.id, `${option}.id`)
   return lease
 }
 
 export function checkOutcomes(outcomes: unknown): void {
-  if (!Array.isArray(outcomes)) {
-    const value = toDetail(outcomes)
-    throw new PosthornError('BAD_OPTION', { option: 'outcomes', expected: 'a list of outcomes', value })
-  }
+  if (!Array.isArray(outcomes)) throw badOption('outcomes', 'a list of outcomes', outcomes)
   for (const [place, outcome] of outcomes.entries()) checkLease(outcome?.lease, `outcomes[${place}].lease`)
 }
 
@@ -88,7 +82,8 @@ export type Outcome = { readonly lease: Lease } & (
   | { readonly outcome: 'release' }
 )
 
-export interface EventQuery extends CallOptions {
+/** The events that a call is about. */
+export interface EventFilter extends CallOptions {
   readonly status?: EventStatus
   /** Any of these. */
   readonly tags?: string | readonly string[]
@@ -97,24 +92,20 @@ export interface EventQuery extends CallOptions {
   readonly orderingKey?: string
   readonly createdFrom?: Date | string
   readonly createdTo?: Date | string
+  /** `nextCursor` of the call before, with the same filter. */
+  readonly cursor?: string
+}
+
+export interface EventQuery extends EventFilter {
   readonly order?: 'asc' | 'desc'
   readonly limit?: number
   readonly offset?: number
-  readonly cursor?: string
   /** Path within the payload → value, such as `{ 'order.id': 7 }`. */
   readonly payload?: Readonly<Record<string, string | number | boolean>>
 }
 
-export interface CancelFilter extends CallOptions {
+export interface CancelFilter extends EventFilter {
   readonly ids?: readonly number[]
-  readonly type?: string
-  readonly tags?: string | readonly string[]
-  readonly orderingKey?: string
-  readonly status?: EventStatus
-  readonly createdFrom?: Date | string
-  readonly createdTo?: Date | string
-  /** `nextCursor` of the call before, with the same filter. */
-  readonly cursor?: string
   readonly reason?: string
 }
 
@@ -142,33 +133,24 @@ const failNames: NamesOf<FailureReport> = {
   retryAfterMs: true,
 }
 
-const queryNames: NamesOf<EventQuery> = {
+const filterNames: NamesOf<EventFilter> = {
   status: true,
   tags: true,
   type: true,
   orderingKey: true,
   createdFrom: true,
   createdTo: true,
+  cursor: true,
+  signal: true,
+}
+const queryNames: NamesOf<EventQuery> = {
+  ...filterNames,
   order: true,
   limit: true,
   offset: true,
-  cursor: true,
   payload: true,
-  signal: true,
 }
-
-const cancelNames: NamesOf<CancelFilter> = {
-  ids: true,
-  type: true,
-  tags: true,
-  orderingKey: true,
-  status: true,
-  createdFrom: true,
-  createdTo: true,
-  cursor: true,
-  reason: true,
-  signal: true,
-}
+const cancelNames: NamesOf<CancelFilter> = { ...filterNames, ids: true, reason: true }
 
 /** The options of each call that has more of them than a signal. */
 export const callNames = {
