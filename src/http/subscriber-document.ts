@@ -199,12 +199,6 @@ function retryOf(change: Options): SubscriptionOptions['retry'] {
 
 /** The options after a change. A retry policy that HTTP cannot express stays as it is until the change names retries. */
 function changedOptions(now: Subscription, change: Options): SubscriptionOptions {
-  const {
-    retry_backoff_seconds: schedule,
-    retry_delay_seconds: delay,
-    max_retries: failuresMax,
-    ...rest
-  } = change
   const kept: Change = {
     tags: now.tags?.join(',') ?? null,
     filter: now.filter as Change['filter'],
@@ -217,13 +211,15 @@ function changedOptions(now: Subscription, change: Options): SubscriptionOptions
     key_concurrency: now.keyConcurrency,
   }
   const shown = shownRetry(now.retry)
-  const isKept =
-    isUnchanged(schedule, shown.retry_backoff_seconds) &&
-    isUnchanged(delay, shown.retry_delay_seconds) &&
-    isUnchanged(failuresMax, shown.max_retries)
+  // Left out, or sent back as it was read.
+  const isKept = retryFields.every(
+    (name) => change[name] === undefined || JSON.stringify(change[name]) === JSON.stringify(shown[name]),
+  )
   const retry = isKept ? now.retry : retryOf({ ...keptRetry(now.retry, change), ...change })
-  return { ...optionsOf(now.name, { ...kept, ...rest }), ...(retry !== undefined && { retry }) }
+  return { ...optionsOf(now.name, { ...kept, ...change }), ...given({ retry }) }
 }
+
+const retryFields = ['retry_backoff_seconds', 'retry_delay_seconds', 'max_retries'] as const
 
 function shownRetry(retry: RetryPolicy) {
   return {
@@ -231,11 +227,6 @@ function shownRetry(retry: RetryPolicy) {
     retry_delay_seconds: retry.kind === 'fixed' ? retry.delayMs / 1000 : null,
     max_retries: retry.failuresMax,
   }
-}
-
-/** Left out, or sent back as it was read. */
-function isUnchanged(given: unknown, shown: unknown): boolean {
-  return given === undefined || JSON.stringify(given) === JSON.stringify(shown)
 }
 
 /** A new schedule replaces the delay and the failures allowed; a new delay replaces the schedule. */
