@@ -5,18 +5,14 @@ import { defineQueue } from '../domain/queue-config.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import { PosthornHttpError } from './http-error.ts'
 import { HttpSource } from './http-source.ts'
+import type { LeasingOptions } from './leasing.ts'
 import { watchForPause } from './pause-watch.ts'
 import type { Transport } from './transport.ts'
 import { describe, observeWorker, type WorkerLog } from './worker-log.ts'
 
 /** What the options say, checked. */
-export interface WorkerConfig {
-  readonly workerId: string
-  readonly tags: string | readonly string[] | undefined
-  readonly subscription: string
+export interface WorkerConfig extends Omit<LeasingOptions, 'transport' | 'take'> {
   readonly concurrency: number
-  readonly leaseSeconds: number
-  readonly waitSeconds: number
   readonly timeoutMs: number | null
   readonly prefetch: boolean
   readonly log: WorkerLog
@@ -37,14 +33,10 @@ const pollMs = 1
 const idlePollMs = 250
 
 export function startLoop(transport: Transport, config: WorkerConfig): WorkerLoop {
-  const { workerId, subscription, tags, leaseSeconds, waitSeconds, log } = config
+  const { log } = config
   const source = new HttpSource({
+    ...config,
     transport,
-    workerId,
-    subscription,
-    tags,
-    leaseSeconds,
-    waitSeconds,
     take: (runs, askedAt) => runner.take(runs, askedAt),
     exhausted: (delivery) =>
       log.warn(describe(delivery, 'no failures are left to it'), 'A delivery was buried'),
