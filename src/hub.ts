@@ -35,12 +35,14 @@ export type { Published } from './engine/publish.ts'
 export type { LogEntry } from './events/event-log.ts'
 export type { EventDetails } from './events/get-event.ts'
 export type { EventFilter, UnfinishedPage } from './events/list-events.ts'
+export type { ListedEvent } from './events/listed-event.ts'
 export type { LeaseClaim } from './pull/find-leases.ts'
 export type { Reply, Report } from './pull/pull-settler.ts'
 export type { SettlementRecord } from './pull/settlement-record.ts'
 export type { Checkpoint, Queue, QueuedEvent, Recovery } from './queues/queues.ts'
 export type { Subscriber } from './subscriptions/subscribers.ts'
 export type { EndpointWish } from './webhooks/send/endpoints.ts'
+export type { Worker } from './workers/workers.ts'
 export type { FinalizeOptions, HubEvents, PollOptions, Storage }
 
 /** All that a hub can be asked for besides publishing and handling: each feature brings its own part. */

@@ -202,8 +202,6 @@ describe('the house is tidy', () => {
       'src/client/translate.ts fromWire',
       'src/consume/settler.ts Settler',
       'src/deliveries/repair-dead-letters.ts openOne',
-      'src/http/delivery-schemas.ts listedDelivery',
-      'src/http/replay-schemas.ts replayCount',
     ]
     const callers = [
       ...sources,

@@ -1,5 +1,6 @@
 import type { AddressInfo } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
+import { badOption } from '../domain/bad-value.ts'
 import { PosthornError } from '../errors.ts'
 import { apiRoutes } from '../http/routes/index.ts'
 import { createServer } from '../http/server.ts'
@@ -80,8 +81,4 @@ function refusedAddress(error: unknown, { host, port }: { host: string; port: nu
     default:
       return error
   }
-}
-
-function badOption(option: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_OPTION', { option, expected, value })
 }

@@ -60,7 +60,15 @@ export function badOption(option: string, expected: string, value: string | unde
   return new PosthornError('BAD_OPTION', { option, expected, value: value?.trim() ? value : 'nothing' })
 }
 
-/** Renames the option of an error: the rules name their fields, but the reader typed options or set variables. */
+/** Does the work. Rules name their fields in errors, but the reader typed options or set variables: the error names those. */
+export function namingOptions<T>(names: Readonly<Record<string, string>>, work: () => T): T {
+  try {
+    return work()
+  } catch (error) {
+    throw asTyped(error, names)
+  }
+}
+
 export function asTyped(error: unknown, names: Readonly<Record<string, string>>): unknown {
   if (!(error instanceof PosthornError) || error.code !== 'BAD_OPTION') return error
   const option = names[String(error.details.option)]

@@ -2,7 +2,7 @@ import type { PosthornClient } from '../client/client.ts'
 import type { ClientOptions, Transport } from '../client/transport.ts'
 import { readCallerConfig, readPort } from '../config.ts'
 import { callerOptions } from '../options/table.ts'
-import { asTyped } from './arguments.ts'
+import { namingOptions } from './arguments.ts'
 
 export async function connect(): Promise<Transport> {
   const { Transport } = await import('../client/transport.ts')
@@ -20,10 +20,6 @@ export function serverUrl(): string {
 
 function withAddress<T>(open: (options: ClientOptions) => T): T {
   const { apiKey } = readCallerConfig()
-  try {
-    return open({ url: serverUrl(), ...(apiKey !== undefined && { apiKey }) })
-  } catch (error) {
-    const { url, apiKey: key } = callerOptions
-    throw asTyped(error, { url: url.variable, apiKey: key.variable })
-  }
+  const names = { url: callerOptions.url.variable, apiKey: callerOptions.apiKey.variable }
+  return namingOptions(names, () => open({ url: serverUrl(), apiKey }))
 }

@@ -1,8 +1,8 @@
 import { databaseVariables, readPort } from '../config.ts'
 import type { PostgresDatabase } from '../db/postgres.ts'
-import { allows, defineKey, type KeyOptions, type Scope } from '../domain/api-key.ts'
+import { allows, defineKey, type Scope } from '../domain/api-key.ts'
 import { type ApiKey, createKey, listKeys, revokeKey } from '../keys/api-keys.ts'
-import { asTyped, badOption, readArguments, required } from './arguments.ts'
+import { asTyped, badOption, namingOptions, readArguments, required } from './arguments.ts'
 import { actor, alignColumns, type Command, type Out } from './command.ts'
 
 const help = `posthorn keys create --name <name> --scopes <scopes> [--rate <per second>] [--expires <time>]
@@ -68,7 +68,8 @@ function create(args: readonly string[]): KeysAction {
     ratePerSecond: options.rate === undefined ? null : parseRate(options.rate),
     expiresAt: options.expires === undefined ? null : parseTime(options.expires),
   }
-  checkKey(request)
+  // All but whether the time is past, which only the database's clock can say.
+  namingOptions(typedNames, () => defineKey(request))
   const run: KeysAction['run'] = async (db, out, { actor, url }) => {
     const key = await createKey(db, { ...request, actor }).catch((error: unknown) => {
       throw asTyped(error, typedNames)
@@ -78,15 +79,6 @@ function create(args: readonly string[]): KeysAction {
     for (const line of ['', key.text, '', 'Set POSTHORN_KEY to it, and try:', '', example]) out(line)
   }
   return { name: 'create', run }
-}
-
-/** Checks all but whether the time is past, which only the database's clock can say. */
-function checkKey(request: KeyOptions): void {
-  try {
-    defineKey(request)
-  } catch (error) {
-    throw asTyped(error, typedNames)
-  }
 }
 
 function list(args: readonly string[]): KeysAction {

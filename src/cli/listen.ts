@@ -3,7 +3,7 @@ import type { PosthornClient } from '../client/client.ts'
 import { callerVariables as variables } from '../config.ts'
 import { type Format, formats } from '../domain/endpoint.ts'
 import { readSecrets, secretPrefix } from '../webhooks/receive/signature.ts'
-import { asTyped, badOption, readArguments } from './arguments.ts'
+import { badOption, namingOptions, readArguments } from './arguments.ts'
 import type { Command, Out } from './command.ts'
 import { openClient, serverUrl } from './connect.ts'
 import { createForwarder } from './forwarder.ts'
@@ -139,10 +139,6 @@ function readFormat(text = 'standard'): Format {
 
 function readSecret(given: string | undefined): ListenOptions['secret'] {
   const text = given ?? `${secretPrefix}${randomBytes(24).toString('base64')}`
-  try {
-    const [bytes] = readSecrets(text) as [Buffer]
-    return { text, bytes, isNew: given === undefined }
-  } catch (error) {
-    throw asTyped(error, { secrets: '--secret' })
-  }
+  const [bytes] = namingOptions({ secrets: '--secret' }, () => readSecrets(text)) as [Buffer]
+  return { text, bytes, isNew: given === undefined }
 }

@@ -32,10 +32,6 @@ const typedNames: Readonly<Record<string, string>> = {
   deadLettersOlderThanMs: '--dead-letters-older-than',
 }
 
-function throwAsTyped(error: unknown): never {
-  throw asTyped(error, typedNames)
-}
-
 export const prune: Command = {
   help,
   async run(args, out) {
@@ -46,8 +42,12 @@ export const prune: Command = {
     const request = requestOf(options)
     const config = readConfig({})
     const { withRetention } = await import('./with-database.ts')
-    const pruning = withRetention(config, (retention) => retention.prune(request))
-    print(await pruning.catch(throwAsTyped), out)
+    const pruned = await withRetention(config, (retention) => retention.prune(request)).catch(
+      (error: unknown) => {
+        throw asTyped(error, typedNames)
+      },
+    )
+    print(pruned, out)
     return 0
   },
 }

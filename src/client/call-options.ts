@@ -1,38 +1,37 @@
+import { badOption } from '../domain/bad-value.ts'
 import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import type { EventStatus } from '../domain/status.ts'
 import { integer } from '../domain/subscription.ts'
-import { toDetail } from '../domain/text.ts'
-import { PosthornError } from '../errors.ts'
 
 export interface CallOptions {
   readonly signal?: AbortSignal
 }
 
-/** The options of every call. Everything else is part of the request, which the server checks. */
+/** What a call takes besides is part of its request, which the server checks. */
 export function checkCall(options: CallOptions, whose: string): CallOptions {
   checkOptions(options, { signal: true }, whose)
   return options
 }
 
 export interface PublishOptions extends CallOptions {
-  /** Default: a random key, so that the client can repeat the publish. */
+  /** A random one when none is given, so that a publish can be repeated. */
   readonly idempotencyKey?: string
 }
 
 export interface SubscribeOptions extends CallOptions {
   readonly workerId: string
-  /** Only events with any of these tags. A named subscription needs none. */
+  /** Work with any of these tags; for a named subscription whatever its tags when left out. */
   readonly tags?: string | readonly string[]
-  /** The name of a pull subscription. Default: the work queue, which is asked by tags. */
+  /** The name of a pull subscription; left out: the queue of tagged work. */
   readonly subscription?: string
-  /** The most events to lease, 1 to 1,000. Default 1. */
+  /** How many events at most, 1 to 1,000. Default 1. */
   readonly limit?: number
-  /** How long to wait for the first event, up to 60. Default 0. */
+  /** How long to wait for the first one, up to 60. Default 0. */
   readonly waitSeconds?: number
   readonly leaseSeconds?: number
 }
 
-/** Names a lease; every leased event does. The token decides; without one, the worker's id. */
+/** What was leased: a leased event is one. With a token the token decides, else the worker's id. */
 export interface Lease {
   readonly id: number
   readonly leaseToken?: string
@@ -44,29 +43,24 @@ export function checkEventId(id: unknown, option = 'id'): number {
   return integer(option, id, 1, Number.MAX_SAFE_INTEGER)
 }
 
-/** The same for ids that are text. Encoding does not change dots, and URLs take `..` for a step up. */
+/** The same for ids that are text. Encoding leaves dots alone, and URLs read them as steps. */
 export function encodeId(id: unknown): string {
   if (typeof id === 'string' && !/^\.{0,2}$/.test(id)) return encodeURIComponent(id)
-  throw new PosthornError('BAD_OPTION', { option: 'id', expected: 'an id', value: toDetail(id) })
+  throw badOption('id', 'an id', id)
 }
 
 export function checkLease(lease: Lease, option = 'lease'): Lease {
-  if (typeof lease !== 'object' || lease === null) {
-    throw new PosthornError('BAD_OPTION', { option, expected: 'a leased event', value: toDetail(lease) })
-  }
+  if (typeof lease !== 'object' || lease === null) throw badOption(option, 'a leased event', lease)
   checkEventId(lease.id, `${option}.id`)
   return lease
 }
 
 export function checkOutcomes(outcomes: unknown): void {
-  if (!Array.isArray(outcomes)) {
-    const value = toDetail(outcomes)
-    throw new PosthornError('BAD_OPTION', { option: 'outcomes', expected: 'a list of outcomes', value })
-  }
+  if (!Array.isArray(outcomes)) throw badOption('outcomes', 'a list of outcomes', outcomes)
   for (const [place, outcome] of outcomes.entries()) checkLease(outcome?.lease, `outcomes[${place}].lease`)
 }
 
-/** By the worker's clock. */
+/** By the worker's own watch. */
 export interface Report extends CallOptions {
   readonly executionTimeMs?: number
   readonly startedAfterMs?: number
@@ -75,7 +69,7 @@ export interface Report extends CallOptions {
 
 export interface FailureReport extends Report {
   readonly errorMessage?: string
-  /** True: another attempt would fail as well, so the event becomes a dead letter. */
+  /** No later attempt can do better. */
   readonly permanent?: boolean
   readonly retryAfterMs?: number
 }
@@ -88,7 +82,8 @@ export type Outcome = { readonly lease: Lease } & (
   | { readonly outcome: 'release' }
 )
 
-export interface EventQuery extends CallOptions {
+/** The events that a call is about. */
+export interface EventFilter extends CallOptions {
   readonly status?: EventStatus
   /** Any of these. */
   readonly tags?: string | readonly string[]
@@ -97,24 +92,20 @@ export interface EventQuery extends CallOptions {
   readonly orderingKey?: string
   readonly createdFrom?: Date | string
   readonly createdTo?: Date | string
+  /** `nextCursor` of the call before, with the same filter. */
+  readonly cursor?: string
+}
+
+export interface EventQuery extends EventFilter {
   readonly order?: 'asc' | 'desc'
   readonly limit?: number
   readonly offset?: number
-  readonly cursor?: string
   /** Path within the payload → value, such as `{ 'order.id': 7 }`. */
   readonly payload?: Readonly<Record<string, string | number | boolean>>
 }
 
-export interface CancelFilter extends CallOptions {
+export interface CancelFilter extends EventFilter {
   readonly ids?: readonly number[]
-  readonly type?: string
-  readonly tags?: string | readonly string[]
-  readonly orderingKey?: string
-  readonly status?: EventStatus
-  readonly createdFrom?: Date | string
-  readonly createdTo?: Date | string
-  /** The `nextCursor` of the previous call with the same filter. */
-  readonly cursor?: string
   readonly reason?: string
 }
 
@@ -142,33 +133,24 @@ const failNames: NamesOf<FailureReport> = {
   retryAfterMs: true,
 }
 
-const queryNames: NamesOf<EventQuery> = {
+const filterNames: NamesOf<EventFilter> = {
   status: true,
   tags: true,
   type: true,
   orderingKey: true,
   createdFrom: true,
   createdTo: true,
+  cursor: true,
+  signal: true,
+}
+const queryNames: NamesOf<EventQuery> = {
+  ...filterNames,
   order: true,
   limit: true,
   offset: true,
-  cursor: true,
   payload: true,
-  signal: true,
 }
-
-const cancelNames: NamesOf<CancelFilter> = {
-  ids: true,
-  type: true,
-  tags: true,
-  orderingKey: true,
-  status: true,
-  createdFrom: true,
-  createdTo: true,
-  cursor: true,
-  reason: true,
-  signal: true,
-}
+const cancelNames: NamesOf<CancelFilter> = { ...filterNames, ids: true, reason: true }
 
 /** The options of each call that has more of them than a signal. */
 export const callNames = {

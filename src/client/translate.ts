@@ -1,10 +1,12 @@
+import { badEvent, badOption } from '../domain/bad-value.ts'
 import type { EventAttributes, EventFields, EventInput, EventSource } from '../domain/event.ts'
 import { checkEventForm } from '../domain/event-inputs.ts'
 import { readElements, readMembers } from '../domain/json-members.ts'
-import { leftOut, unknownName } from '../domain/known-names.ts'
+import { leftOut, type NamesOf, unknownName } from '../domain/known-names.ts'
 import { meantFields } from '../domain/meant-fields.ts'
 import { type CoreFields, type RareFields, type StoredEvent, storedEvent } from '../domain/stored-event.ts'
-import { isStorable, toDetail } from '../domain/text.ts'
+import { isStorable } from '../domain/text.ts'
+import { camelCase, snakeCase } from '../domain/wire-name.ts'
 import { PosthornError } from '../errors.ts'
 import type { EventDetails, EventPage, LeasedEvent, ListedEvent, RemoteEvent, Standing } from './answers.ts'
 
@@ -12,29 +14,30 @@ import type { EventDetails, EventPage, LeasedEvent, ListedEvent, RemoteEvent, St
 
 type Wire = Readonly<Record<string, unknown>>
 
-const eventNames = {
-  type: 'type',
-  title: 'title',
-  description: 'description',
-  tags: 'tags',
-  orderingKey: 'ordering_key',
-  concurrencyKey: 'concurrency_key',
-  version: 'version',
-  source: 'source',
-  timestamp: 'timestamp',
-  correlationId: 'correlation_id',
-  causationId: 'causation_id',
-  traceparent: 'traceparent',
-  runAt: 'run_at',
-  expiresAt: 'expires_at',
-  maxRetries: 'max_retries',
-  idempotencyKey: 'idempotency_key',
-  requireRoute: 'require_route',
-  attributes: 'attributes',
-} as const satisfies Record<Exclude<keyof EventFields, `idempotency${'Scope' | 'Fingerprint'}`>, string>
+const eventNames: NamesOf<Omit<EventFields, `idempotency${'Scope' | 'Fingerprint'}`>> = {
+  type: true,
+  title: true,
+  description: true,
+  tags: true,
+  orderingKey: true,
+  concurrencyKey: true,
+  version: true,
+  source: true,
+  timestamp: true,
+  correlationId: true,
+  causationId: true,
+  traceparent: true,
+  runAt: true,
+  expiresAt: true,
+  maxRetries: true,
+  idempotencyKey: true,
+  requireRoute: true,
+  attributes: true,
+}
 
-const eventFields = Object.entries(eventNames) as [keyof typeof eventNames, string][]
-
+const eventFields = Object.keys(eventNames).map(
+  (name) => [name as keyof EventFields, snakeCase(name)] as const,
+)
 const knownFields = { ...eventNames, payload: true, payloadText: true }
 
 /** The body that publishes an event. The payload text is sent unchanged: parsing and printing could change it. */
@@ -43,7 +46,7 @@ export function eventToWire(event: EventInput): string {
   const stranger = unknownName(event, knownFields)
   if (stranger !== undefined) {
     const expected = leftOut(stranger, Object.keys(knownFields), 'no event takes it', meantFields)
-    throw badEvent(stranger.slice(0, 200), expected, (event as object as Record<string, unknown>)[stranger])
+    throw badEvent(stranger, expected, (event as object as Record<string, unknown>)[stranger])
   }
   let text = `{"payload":${payloadToWire(event)}`
   for (const [field, name] of eventFields) {
@@ -54,10 +57,6 @@ export function eventToWire(event: EventInput): string {
     text += `,"${name}":${json}`
   }
   return `${text}}`
-}
-
-function badEvent(field: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_EVENT', { field, expected, value: toDetail(value) })
 }
 
 const jsonValue = 'a value that JSON can carry'
@@ -73,8 +72,7 @@ function payloadToWire({ payload, payloadText }: EventInput): string {
   if (payloadText === undefined) {
     const text = payload === undefined ? undefined : JSON.stringify(payload)
     if (text !== undefined) return text
-    const expected = 'a JSON value (null is one)'
-    throw badEvent('payload', expected, payload)
+    throw badEvent('payload', 'a JSON value (null is one)', payload)
   }
   if (payload !== undefined) throw badEvent('payload', 'left out when there is a payloadText', payload)
   if (typeof payloadText !== 'string') throw badEvent('payloadText', 'JSON text', payloadText)
@@ -110,7 +108,7 @@ function wireEntries(fields: object): [string, unknown][] {
 
 function checkValue(option: string, value: unknown): unknown {
   if (value === null || jsonOf(value) !== undefined) return value
-  throw new PosthornError('BAD_OPTION', { option, expected: jsonValue, value: toDetail(value) })
+  throw badOption(option, jsonValue, value)
 }
 
 /** An answer's object, and those in its lists, with names and times as TypeScript has them. */
@@ -164,10 +162,6 @@ export function readEvent(text: string): RemoteEvent {
   return eventFromMembers(readMembers(text, 'an event')).event
 }
 
-export function readEvents(text: string): RemoteEvent[] {
-  return readElements(text, 'a list of events').map(readEvent)
-}
-
 export function readLeasedEvents(text: string): LeasedEvent[] {
   const elements = text.trimStart().startsWith('[') ? readElements(text, 'a list of events') : [text]
   return elements.map((element) => {
@@ -210,7 +204,7 @@ function listedEvent(fields: Wire): ListedEvent {
 /** The events of `{"events": […]}`. */
 export function readPublished(text: string): RemoteEvent[] {
   const events = readMembers(text, 'an answer').find(({ key }) => key === 'events')
-  return readEvents(events?.text ?? '')
+  return readElements(events?.text ?? '', 'a list of events').map(readEvent)
 }
 
 interface TakenApart {
@@ -285,12 +279,4 @@ export function rareFields(fields: Wire): RareFields {
 
 function toDate(value: unknown): Date | null {
   return typeof value === 'string' ? new Date(value) : null
-}
-
-function snakeCase(name: string): string {
-  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
-}
-
-function camelCase(name: string): string {
-  return name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())
 }

@@ -1,7 +1,6 @@
+import { badOption } from '../domain/bad-value.ts'
 import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import { integer } from '../domain/subscription.ts'
-import { toDetail } from '../domain/text.ts'
-import { PosthornError } from '../errors.ts'
 import { badAnswer, PosthornHttpError, refusal, unreachable } from './http-error.ts'
 import { pageOf } from './translate.ts'
 
@@ -179,26 +178,14 @@ export function pause(ms: number, signal: AbortSignal | undefined): Promise<void
 /** The key is not repeated in the error: it is a secret, and often has a line break at its end. */
 function checkKey(key: unknown): string {
   if (typeof key === 'string' && /^[!-~]+$/.test(key)) return key
-  throw new PosthornError('BAD_OPTION', {
-    option: 'apiKey',
-    expected: 'letters, digits and signs without spaces',
-    value: 'something else',
-  })
+  throw badOption('apiKey', 'letters, digits and signs without spaces', 'something else')
 }
 
 function checkUrl(url: unknown): string {
-  if (typeof url === 'string' && URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)) {
-    const { username, password, search, hash } = new URL(url)
-    if (username === '' && password === '' && search === '' && hash === '') return url.replace(/\/+$/, '')
-    throw new PosthornError('BAD_OPTION', {
-      option: 'url',
-      expected: 'without a name, password, query or fragment',
-      value: 'one with',
-    })
+  if (typeof url !== 'string' || !URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
+    throw badOption('url', 'an http or https URL', url)
   }
-  throw new PosthornError('BAD_OPTION', {
-    option: 'url',
-    expected: 'an http or https URL',
-    value: toDetail(url),
-  })
+  const { username, password, search, hash } = new URL(url)
+  if (username === '' && password === '' && search === '' && hash === '') return url.replace(/\/+$/, '')
+  throw badOption('url', 'without a name, password, query or fragment', 'one with')
 }

@@ -5,18 +5,14 @@ import { defineQueue } from '../domain/queue-config.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import { PosthornHttpError } from './http-error.ts'
 import { HttpSource } from './http-source.ts'
+import type { LeasingOptions } from './leasing.ts'
 import { watchForPause } from './pause-watch.ts'
 import type { Transport } from './transport.ts'
 import { describe, observeWorker, type WorkerLog } from './worker-log.ts'
 
-/** The checked options. */
-export interface WorkerConfig {
-  readonly workerId: string
-  readonly tags: string | readonly string[] | undefined
-  readonly subscription: string
+/** What the options say, checked. */
+export interface WorkerConfig extends Omit<LeasingOptions, 'transport' | 'take'> {
   readonly concurrency: number
-  readonly leaseSeconds: number
-  readonly waitSeconds: number
   readonly timeoutMs: number | null
   readonly prefetch: boolean
   readonly log: WorkerLog
@@ -29,25 +25,21 @@ export interface WorkerLoop {
   readonly refused: Promise<PosthornHttpError>
 }
 
-/** Statuses that say that the key, the subscription or the tags are wrong: another try would not help. */
+/** The key, the subscription or the tags are wrong: trying again does not help. */
 const refusals = new Set([400, 401, 403, 404, 422])
 
-/** The server lets long polls wait, so the runner need not: it looks rarely only while it has enough to do. */
+/** The long poll waits for work, so the runner itself hardly does; only while it has enough to do it looks rarely. */
 const pollMs = 1
 const idlePollMs = 250
 
 export function startLoop(transport: Transport, config: WorkerConfig): WorkerLoop {
-  const { workerId, subscription, tags, leaseSeconds, waitSeconds, log } = config
+  const { log } = config
   const source = new HttpSource({
+    ...config,
     transport,
-    workerId,
-    subscription,
-    tags,
-    leaseSeconds,
-    waitSeconds,
     take: (runs, askedAt) => runner.take(runs, askedAt),
     exhausted: (delivery) =>
-      log.warn(describe(delivery, 'the event has no attempts left'), 'A delivery was buried'),
+      log.warn(describe(delivery, 'no failures are left to it'), 'A delivery was buried'),
     cancelled: (eventIds) => runner.cancel(pulled.no, eventIds),
   })
   const observe = observeWorker(log)
@@ -71,7 +63,7 @@ export function startLoop(transport: Transport, config: WorkerConfig): WorkerLoo
     isHeld: (delivery) => source.isHeld(delivery),
     held() {
       runner.refresh({ ...pulled, status: 'paused' })
-      // The runner asks for more at once: a paused queue gives out nothing, and the long poll ends when it goes on.
+      // It asks for more at once: a paused queue gives out nothing, and the long poll hears when it goes on.
       runner.refresh(pulled)
     },
     trouble: observe.trouble,
@@ -98,7 +90,7 @@ function firstRefusal() {
   return { promise, trouble }
 }
 
-/** A stand-in for the subscription, as the runner needs one. The server decides the rest, such as retries. */
+/** The subscription as the runner needs it. The server decides the rest, retries above all. */
 function subscriptionOf({
   subscription: name,
   leaseSeconds,

@@ -1,11 +1,10 @@
 import type { Attempt, Handler } from '../consume/attempt.ts'
+import { badOption } from '../domain/bad-value.ts'
 import type { Catalogue, EventFor, EventPattern, EventType } from '../domain/catalogue.ts'
 import { checkOptions as checkOptionNames, type NamesOf } from '../domain/known-names.ts'
 import { checkPattern, patternsFor } from '../domain/pattern.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
 import { integer } from '../domain/subscription.ts'
-import { toDetail } from '../domain/text.ts'
-import { PosthornError } from '../errors.ts'
 import type { Transport } from './transport.ts'
 import { consoleLog, silentLog, type WorkerLog } from './worker-log.ts'
 import type { WorkerConfig, WorkerLoop } from './worker-loop.ts'
@@ -185,8 +184,4 @@ function byType(handlers: object): Handler {
     if (pattern === undefined) return attempt.snooze(unknownTypeMs)
     return (known.get(pattern) as Handler)(event, attempt)
   }
-}
-
-function badOption(option: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_OPTION', { option, expected, value: toDetail(value) })
 }

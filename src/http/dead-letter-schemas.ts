@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { cursor, subscriberRef } from './delivery-schemas.ts'
+import { cursorCharsMax, subscriberRef } from './delivery-schemas.ts'
 import { searchedList } from './list-schemas.ts'
-import { eventId, flag, moment, named, time, whole } from './schemas.ts'
+import { answerObject, between, bodyObject, eventId, flag, moment, paging, time } from './schemas.ts'
 
 const typeName = z.string().regex(/^[A-Za-z0-9_.:-]{1,100}$/)
 const kind = z.enum(['buried', 'expired'])
@@ -14,31 +14,22 @@ export const deadLetterQuery = z.strictObject({
   since: moment().optional().describe('Only what became a dead letter at or after this time.'),
   until: moment().optional().describe('Only what became a dead letter before this time.'),
   include_retried: flag().optional(),
-  limit: whole(1, 1000).optional(),
-  offset: whole(0, 10_000).optional(),
-  order: z.enum(['asc', 'desc']).optional().describe('By id, which is the order in time.'),
-  cursor: cursor.optional(),
+  ...paging('By id, which is the order in time.', { cursorCharsMax }),
 })
 
-export const retryBody = named(
-  'RetryDeadLetters',
-  z.strictObject({
-    ids: z.array(z.uuid()).min(1).max(1000).optional(),
-    subscriber: subscriberRef.optional(),
-    event_id: z.int().min(1).max(Number.MAX_SAFE_INTEGER).optional(),
-    event_type: typeName.optional(),
-    kind: kind.optional(),
-    since: time.optional(),
-    until: time.optional(),
-  }),
-)
-export const retried = named(
-  'RetriedDeadLetters',
-  z.object({
-    retried: z.int().describe('How many dead letters were retried.'),
-    more: z.boolean().describe('True: more dead letters match, so repeat the call.'),
-  }),
-)
+export const retryBody = bodyObject('RetryDeadLetters', {
+  ids: z.array(z.uuid()).min(1).max(1000).optional(),
+  subscriber: subscriberRef.optional(),
+  event_id: between(1, Number.MAX_SAFE_INTEGER).optional(),
+  event_type: typeName.optional(),
+  kind: kind.optional(),
+  since: time.optional(),
+  until: time.optional(),
+})
+export const retried = answerObject('RetriedDeadLetters', {
+  retried: z.int().describe('How many dead letters were retried.'),
+  more: z.boolean().describe('True: more dead letters match, so repeat the call.'),
+})
 
 const letterFields = {
   id: z.uuid(),
@@ -64,19 +55,13 @@ const letterFields = {
     .optional()
     .describe('When the content of the event was erased; the dead letter cannot be retried.'),
 }
-const letter = named('DeadLetter', z.object(letterFields))
-export const letterList = named(
-  'DeadLetters',
-  z.object({
-    dead_letters: z.array(letter),
-    ...searchedList,
-  }),
-)
-export const letterDetails = named(
-  'DeadLetterDetails',
-  z.object({
-    ...letterFields,
-    event_snapshot: z.looseObject({}).describe('The event as it was published, its payload byte for byte.'),
-    subscriber_snapshot: z.looseObject({}).nullable(),
-  }),
-)
+export const letter = answerObject('DeadLetter', letterFields)
+export const letterList = answerObject('DeadLetters', {
+  dead_letters: z.array(letter),
+  ...searchedList,
+})
+export const letterDetails = answerObject('DeadLetterDetails', {
+  ...letterFields,
+  event_snapshot: z.looseObject({}).describe('The event as it was published, its payload byte for byte.'),
+  subscriber_snapshot: z.looseObject({}).nullable(),
+})

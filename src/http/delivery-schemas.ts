@@ -1,13 +1,14 @@
 import { z } from 'zod'
 import { deliveryStatuses } from '../domain/delivery-status.ts'
 import { searchedList } from './list-schemas.ts'
-import { cursorMeaning, eventId, moment, named, text, time, whole } from './schemas.ts'
+import { answerObject, bodyObject, cursorMeaning, eventId, moment, paging, text, time } from './schemas.ts'
 
 export const subscriberRef = z
   .string()
   .regex(/^[A-Za-z0-9_.:-]{1,100}$/)
   .describe('The id or the name of the subscription.')
-export const cursor = z.string().max(2000).describe(cursorMeaning)
+export const cursorCharsMax = 2000
+export const cursor = z.string().max(cursorCharsMax).describe(cursorMeaning)
 
 export const deliveryQuery = z.strictObject({
   event_id: eventId.optional(),
@@ -18,10 +19,7 @@ export const deliveryQuery = z.strictObject({
     .describe(
       'Only deliveries whose current attempt began before this time; `status` must be `delivering` then.',
     ),
-  limit: whole(1, 1000).optional(),
-  offset: whole(0, 10_000).optional(),
-  order: z.enum(['asc', 'desc']).optional().describe('By event, then by subscription.'),
-  cursor: cursor.optional(),
+  ...paging('By event, then by subscription.', { cursorCharsMax }),
 })
 
 const deliveryFields = {
@@ -48,56 +46,44 @@ const deliveryFields = {
   created_at: time,
   updated_at: time,
 }
-export const listedDelivery = named('ListedDelivery', z.object(deliveryFields))
-export const deliveryList = named(
-  'DeliveryList',
-  z.object({
-    deliveries: z.array(listedDelivery),
-    ...searchedList,
-  }),
-)
+export const listedDelivery = answerObject('ListedDelivery', deliveryFields)
+export const deliveryList = answerObject('DeliveryList', {
+  deliveries: z.array(listedDelivery),
+  ...searchedList,
+})
 
 const headers = z
   .record(z.string(), z.unknown())
   .describe('The headers, by name; values that may be secret are shown as `[hidden]`.')
-const attempt = named(
-  'DeliveryAttempt',
-  z.object({
-    number: z.int(),
-    settlement: z
-      .string()
-      .describe(
-        'How the attempt ended: completed, retried, lease_expired, snoozed, released, reset, buried or cancelled.',
-      ),
-    worker_id: z.string().nullable(),
-    started_at: time.nullable(),
-    finished_at: time,
-    execution_ms: z.int().nullable(),
-    status_code: z.int().nullable(),
-    error_class: z.string().nullable(),
-    error: z.string().nullable(),
-    next_try_at: time.nullable(),
-    request: z.looseObject({ url: z.string(), headers }).nullable().describe('For webhooks: what was sent.'),
-    response: z
-      .looseObject({ status: z.int().nullable(), headers, body: z.string().optional() })
-      .nullable()
-      .describe('For webhooks: what the endpoint answered.'),
-    timings: z
-      .looseObject({})
-      .nullable()
-      .describe('For webhooks: how long each phase took, in milliseconds.'),
-  }),
-)
-export const deliveryDetails = named(
-  'DeliveryDetails',
-  z.object({
-    ...deliveryFields,
-    lane: z.object({ ordering_key: z.string(), sequence: z.int().nullable() }).nullable(),
-    attempts: z.array(attempt).describe('The attempts, oldest first; at most the newest 100.'),
-    attempts_truncated: z
-      .literal(true)
-      .optional()
-      .describe('True: there were more attempts than are shown; `attempt_count` says how many.'),
-  }),
-)
-export const buryBody = named('Bury', z.strictObject({ reason: text(4000, 0).optional() }))
+export const attempt = answerObject('DeliveryAttempt', {
+  number: z.int(),
+  settlement: z
+    .string()
+    .describe(
+      'How the attempt ended: completed, retried, lease_expired, snoozed, released, reset, buried or cancelled.',
+    ),
+  worker_id: z.string().nullable(),
+  started_at: time.nullable(),
+  finished_at: time,
+  execution_ms: z.int().nullable(),
+  status_code: z.int().nullable(),
+  error_class: z.string().nullable(),
+  error: z.string().nullable(),
+  next_try_at: time.nullable(),
+  request: z.looseObject({ url: z.string(), headers }).nullable().describe('For webhooks: what was sent.'),
+  response: z
+    .looseObject({ status: z.int().nullable(), headers, body: z.string().optional() })
+    .nullable()
+    .describe('For webhooks: what the endpoint answered.'),
+  timings: z.looseObject({}).nullable().describe('For webhooks: how long each phase took, in milliseconds.'),
+})
+export const deliveryDetails = answerObject('DeliveryDetails', {
+  ...deliveryFields,
+  lane: z.object({ ordering_key: z.string(), sequence: z.int().nullable() }).nullable(),
+  attempts: z.array(attempt).describe('The attempts, oldest first; at most the newest 100.'),
+  attempts_truncated: z
+    .literal(true)
+    .optional()
+    .describe('True: there were more attempts than are shown; `attempt_count` says how many.'),
+})
+export const buryBody = bodyObject('Bury', { reason: text(4000, 0).optional() })

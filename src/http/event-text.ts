@@ -2,17 +2,11 @@ import type { LeaseAttributeName } from '../cloudevents/attributes.ts'
 import type { LeasedDelivery } from '../domain/delivery.ts'
 import type { NewEvent } from '../domain/event.ts'
 import { formatLeaseToken } from '../domain/lease-token.ts'
-import type { EventStatus } from '../domain/status.ts'
 import type { StoredEventFields } from '../domain/stored-event.ts'
+import type { EventDetails } from '../hub.ts'
 
 /** The progress of an event, as answers show it. */
-export interface Standing {
-  readonly status: EventStatus
-  readonly retryCount: number
-  readonly maxRetries: number | null
-  readonly nextRetryAt: Date | null
-  readonly updatedAt: Date
-}
+export type Standing = Omit<EventDetails['progress'], 'attempts'>
 
 /** The fields of an event that lists have too. */
 type ListedFields = Omit<StoredEventFields, 'payloadText' | 'maxRetries' | 'attributes'> & {

@@ -6,3 +6,8 @@ export function given<Members extends object>(
     typeof given<Members>
   >
 }
+
+/** A time in a body, which its schema has checked. */
+export function dateOf(text: string | undefined): Date | undefined {
+  return text === undefined ? undefined : new Date(text)
+}

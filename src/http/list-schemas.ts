@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { listedEvent, named, time } from './schemas.ts'
+import { answerObject, listedEvent, time } from './schemas.ts'
 
 const listTotal = z
   .int()
@@ -18,15 +18,12 @@ export const searchedList = {
     .optional()
     .describe('Only where the page is short because the call ended early: it has searched up to this time.'),
 }
-export const eventList = named(
-  'EventList',
-  z.object({
-    events: z.array(listedEvent),
-    ...searchedList,
-    total: listTotal.optional().describe('Not given where payloads were searched.'),
-    searched: z
-      .object({ events: z.int(), from: time.nullable(), to: time.nullable(), complete: z.boolean() })
-      .optional()
-      .describe('How far payloads were searched.'),
-  }),
-)
+export const eventList = answerObject('EventList', {
+  events: z.array(listedEvent),
+  ...searchedList,
+  total: listTotal.optional().describe('Not given where payloads were searched.'),
+  searched: z
+    .object({ events: z.int(), from: time.nullable(), to: time.nullable(), complete: z.boolean() })
+    .optional()
+    .describe('How far payloads were searched.'),
+})

@@ -48,6 +48,16 @@ export function pageAnswer(
   }
 }
 
+/** The same of items that are JSON texts already. `fields` are those beside the items. */
+export function textPageAnswer(
+  name: string,
+  texts: readonly string[],
+  { fields, url, nextCursor }: { fields: object; url: string; nextCursor: string | null },
+): Answer {
+  const text = `{"${name}":[${texts.join(',')}],${JSON.stringify(fields).slice(1)}`
+  return { status: 200, text, headers: linkTo(url, nextCursor) }
+}
+
 /** The Link header of RFC 8288. The link is relative, since a proxy may know this server by another name. */
 export function linkTo(url: string, cursor: string | null): Record<string, string> {
   if (cursor === null) return {}

@@ -1,4 +1,5 @@
 import { queueOptionNames } from '../domain/queue-config.ts'
+import { snakeCase } from '../domain/wire-name.ts'
 import { type ErrorCode, PosthornError } from '../errors.ts'
 
 /** A problem of RFC 9457, with `error` for clients that read only that field. */
@@ -88,10 +89,6 @@ function wireOption(option: string): string {
 
 function wireDetails(details: PosthornError['details']): Record<string, unknown> {
   return Object.fromEntries(Object.entries(details).map(([name, value]) => [snakeCase(name), value]))
-}
-
-export function snakeCase(name: string): string {
-  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 }
 
 function titleOf(code: ErrorCode): string {

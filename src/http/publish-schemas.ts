@@ -1,6 +1,17 @@
 import { z } from 'zod'
 import { typePattern, w3cTraceparent } from '../domain/event.ts'
-import { event, json, named, sourceFields, tagsIn, text, time } from './schemas.ts'
+import {
+  answerObject,
+  between,
+  bodyObject,
+  event,
+  json,
+  named,
+  sourceFields,
+  tagsIn,
+  text,
+  time,
+} from './schemas.ts'
 
 /**
  * What publishers send, and what they get back. These schemas only document: the bytes are stored unchanged, and
@@ -29,7 +40,7 @@ const commonFields = {
   traceparent: z.string().regex(w3cTraceparent).nullable().optional(),
   run_at: optionalTime,
   expires_at: optionalTime,
-  max_retries: z.int().min(1).max(1000).nullable().optional(),
+  max_retries: between(1, 1000).nullable().optional(),
   require_route: z.boolean().nullable().optional(),
   idempotency_key: key,
   attributes: z
@@ -63,13 +74,10 @@ const otherNames = {
     ),
 }
 
-export const newEvent = named(
+export const newEvent = bodyObject(
   'NewEvent',
-  z
-    .strictObject({ type, ...commonFields, ...otherNames })
-    .describe(
-      'Needs a type, or a title and tags. Two names for the same field must have the same value, and `run_at` must be before `expires_at`.',
-    ),
+  { type, ...commonFields, ...otherNames },
+  'Needs a type, or a title and tags. Two names for the same field must have the same value, and `run_at` must be before `expires_at`.',
 )
 
 /** Attributes that are not listed here are stored unchanged. */
@@ -101,15 +109,13 @@ export const cloudEvent = named(
 )
 export const cloudEvents = z.array(cloudEvent).min(1).max(1000)
 
-export const batch = named('Batch', z.strictObject({ events: z.array(newEvent).min(1).max(1000) }))
+export const batch = bodyObject('Batch', { events: z.array(newEvent).min(1).max(1000) })
 
-export const storedEvent = named(
-  'StoredEvent',
-  event.extend({
-    durability: z
-      .literal('durable')
-      .describe('The event outlives a crash. An event that only a memory queue would receive is refused.'),
-  }),
-)
+export const storedEvent = answerObject('StoredEvent', {
+  ...event.shape,
+  durability: z
+    .literal('durable')
+    .describe('The event outlives a crash. An event that only a memory queue would receive is refused.'),
+})
 
-export const storedBatch = named('StoredBatch', z.object({ events: z.array(storedEvent) }))
+export const storedBatch = answerObject('StoredBatch', { events: z.array(storedEvent) })

@@ -1,4 +1,6 @@
 import type { Checkpoint, Queue, QueuedEvent, Recovery } from '../hub.ts'
+import { writerOf } from './answer-writer.ts'
+import * as schemas from './queue-schemas.ts'
 
 /** A queue as JSON text, not as an object, so that payloads go out as the bytes that came in. */
 export function queueText(queue: Queue): string {
@@ -52,28 +54,17 @@ function queuedText(queued: QueuedEvent): string {
   return `${JSON.stringify(head).slice(0, -1)},${payload},"metadata":${JSON.stringify(metadata)}}`
 }
 
-export function checkpointJson(checkpoint: Checkpoint): object {
-  return {
-    id: checkpoint.id,
-    queue_id: checkpoint.queue,
-    checkpoint_id: idText(checkpoint.checkpointId),
-    event_count: checkpoint.eventCount,
-    reason: checkpoint.reason,
-    created_at: checkpoint.createdAt,
-  }
-}
+export const checkpointJson = writerOf(schemas.checkpoint, ({ queue, checkpointId }: Checkpoint) => ({
+  queue_id: queue,
+  checkpoint_id: idText(checkpointId),
+}))
 
-export function recoveryJson(recovery: Recovery): object {
-  return {
-    id: recovery.id,
-    checkpointId: idText(recovery.checkpointId),
-    eventsRecovered: recovery.eventsRecovered,
-    recoveryStartTime: recovery.startedAt,
-    recoveryCompleteTime: recovery.completedAt,
-    status: recovery.status,
-    worker_id: recovery.worker,
-  }
-}
+export const recoveryJson = writerOf(schemas.recovery, (recovery: Recovery) => ({
+  checkpointId: idText(recovery.checkpointId),
+  recoveryStartTime: recovery.startedAt,
+  recoveryCompleteTime: recovery.completedAt,
+  worker_id: recovery.worker,
+}))
 
 function idText(id: number | null): string | null {
   return id === null ? null : String(id)

@@ -22,7 +22,7 @@ export function refuseCodings(headers: IncomingHttpHeaders): void {
   if (isJsonType(type) && !isUtf8Charset(type)) throw unsupported('Content-Type', 'in UTF-8', type)
 }
 
-function unsupported(header: string, expected: string, value: string): PosthornError {
+export function unsupported(header: string, expected: string, value: string | undefined): PosthornError {
   return new PosthornError('UNSUPPORTED_MEDIA_TYPE', { header, expected, value })
 }
 

@@ -11,7 +11,7 @@ import {
 } from '../domain/event.ts'
 import { atPlace } from '../domain/event-inputs.ts'
 import { decodeUtf8, readElements, readMembers } from '../domain/json-members.ts'
-import { PosthornError } from '../errors.ts'
+import { unsupported } from './read-bytes.ts'
 import { parseNamed, type ReadEvent, readFields, withAttribute } from './read-fields.ts'
 
 /** A request to publish. */
@@ -29,7 +29,11 @@ export function readEvent(request: PublishRequest): NewEvent {
   const { headers, body, scope } = request
   const form = isCloudEvent(headers)
   if (form === 'batch')
-    throw badMediaType(headers['content-type'], 'application/json or application/cloudevents+json')
+    throw unsupported(
+      'Content-Type',
+      'application/json or application/cloudevents+json',
+      headers['content-type'],
+    )
   const read = form === null ? readOwn(request) : readForeign(request)
   const input = { ...read.input, ...traceOf(headers, read.input) } as EventInput
   const header = keyHeaderOf(headers)
@@ -154,16 +158,8 @@ function attributeHeaders(headers: IncomingHttpHeaders): string {
 function checkJson(headers: IncomingHttpHeaders): void {
   const type = headers['content-type']
   if (type === undefined || jsonType.test(type)) return
-  throw badMediaType(type, 'application/json')
+  throw unsupported('Content-Type', 'application/json', type)
 }
 
 /** The default of curl is accepted: a sender that forgets the header means JSON. */
 const jsonType = /^(application\/([\w.-]+\+)?json|application\/x-www-form-urlencoded)\s*(;|$)/i
-
-function badMediaType(value: string | undefined, expected: string): PosthornError {
-  return new PosthornError('UNSUPPORTED_MEDIA_TYPE', {
-    header: 'Content-Type',
-    expected,
-    value: value ?? 'nothing',
-  })
-}

@@ -4,8 +4,8 @@ import { type Member, parseMember, readMembers } from '../domain/json-members.ts
 import { leftOut } from '../domain/known-names.ts'
 import { meantFields } from '../domain/meant-fields.ts'
 import { toDetail, toStorable } from '../domain/text.ts'
+import { snakeCase } from '../domain/wire-name.ts'
 import { PosthornError } from '../errors.ts'
-import { snakeCase } from './problem.ts'
 
 export interface ReadEvent {
   readonly input: EventInput

@@ -6,6 +6,7 @@ import { parseTags } from '../domain/tags.ts'
 import { isStorable } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
 import { findInexactNumber } from './inexact-numbers.ts'
+import { unsupported } from './read-bytes.ts'
 import type { Call, Route } from './route.ts'
 import { badField, fieldName, toFieldError, valueAt } from './schema-issue.ts'
 
@@ -71,11 +72,7 @@ function readJson(
   const type = headers['content-type']
   if (bytes.length === 0 && body.isOptional === true) return check(body.schema, {})
   if (type !== undefined && !jsonType.test(type)) {
-    throw new PosthornError('UNSUPPORTED_MEDIA_TYPE', {
-      header: 'Content-Type',
-      expected: 'application/json',
-      value: type,
-    })
+    throw unsupported('Content-Type', 'application/json', type)
   }
   const text = decodeUtf8(bytes)
   let value: unknown

@@ -10,10 +10,11 @@ import {
   type SubscriptionOptions,
 } from '../domain/subscription.ts'
 import type { EndpointWish, Subscriber } from '../hub.ts'
+import { writerOf } from './answer-writer.ts'
 import { given } from './given.ts'
 import { readAnyTags } from './read-request.ts'
 import { badField } from './schema-issue.ts'
-import type * as schemas from './subscriber-schemas.ts'
+import * as schemas from './subscriber-schemas.ts'
 
 /** Subscriptions as HTTP has them: read from a request, and written to an answer. */
 
@@ -115,32 +116,21 @@ export function describe(
   subscriber: Subscriber,
   more: object = {},
 ): { json: object; headers: Record<string, string> } {
-  const json = {
-    id: subscriber.id,
-    name: subscriber.name,
-    via: subscriber.via,
-    event_types: subscriber.types,
-    tags: subscriber.tags?.join(',') ?? null,
-    filter: subscriber.filter,
-    ordering_key: subscriber.orderingKey,
-    status: subscriber.status,
-    is_active: isActiveNow(subscriber),
-    on_exhausted: subscriber.onExhausted,
-    ...shownRetry(subscriber.retry),
-    lease_seconds: subscriber.leaseMs / 1000,
-    max_concurrency: subscriber.maxConcurrency,
-    rate_per_second: subscriber.ratePerSecond,
-    key_concurrency: subscriber.keyConcurrency,
-    created_at: subscriber.createdAt,
-    updated_at: subscriber.updatedAt,
-    ...endpointFields(subscriber),
-    ...more,
-  }
+  const json = { ...subscriberJson(subscriber), ...more }
   return { json, headers: { etag: `"${subscriber.version}"` } }
 }
 
-function endpointFields({ endpoint, status, ramp, timeoutMs }: Subscriber): object {
-  if (endpoint === null) return {}
+const subscriberJson = writerOf(schemas.subscriber, (subscriber: Subscriber) => ({
+  event_types: subscriber.types,
+  tags: subscriber.tags?.join(',') ?? null,
+  is_active: isActiveNow(subscriber),
+  ...shownRetry(subscriber.retry),
+  lease_seconds: subscriber.leaseMs / 1000,
+  ...endpointFields(subscriber),
+}))
+
+function endpointFields({ endpoint, status, ramp, timeoutMs }: Subscriber) {
+  if (endpoint === null) return { timeout_ms: undefined, endpoint: undefined }
   const { url, headers, format, rules } = endpoint
   return {
     url,
@@ -209,12 +199,6 @@ function retryOf(change: Options): SubscriptionOptions['retry'] {
 
 /** The options after a change. A retry policy that HTTP cannot express stays as it is until the change names retries. */
 function changedOptions(now: Subscription, change: Options): SubscriptionOptions {
-  const {
-    retry_backoff_seconds: schedule,
-    retry_delay_seconds: delay,
-    max_retries: failuresMax,
-    ...rest
-  } = change
   const kept: Change = {
     tags: now.tags?.join(',') ?? null,
     filter: now.filter as Change['filter'],
@@ -227,13 +211,15 @@ function changedOptions(now: Subscription, change: Options): SubscriptionOptions
     key_concurrency: now.keyConcurrency,
   }
   const shown = shownRetry(now.retry)
-  const isKept =
-    isUnchanged(schedule, shown.retry_backoff_seconds) &&
-    isUnchanged(delay, shown.retry_delay_seconds) &&
-    isUnchanged(failuresMax, shown.max_retries)
+  // Left out, or sent back as it was read.
+  const isKept = retryFields.every(
+    (name) => change[name] === undefined || JSON.stringify(change[name]) === JSON.stringify(shown[name]),
+  )
   const retry = isKept ? now.retry : retryOf({ ...keptRetry(now.retry, change), ...change })
-  return { ...optionsOf(now.name, { ...kept, ...rest }), ...(retry !== undefined && { retry }) }
+  return { ...optionsOf(now.name, { ...kept, ...change }), ...given({ retry }) }
 }
+
+const retryFields = ['retry_backoff_seconds', 'retry_delay_seconds', 'max_retries'] as const
 
 function shownRetry(retry: RetryPolicy) {
   return {
@@ -241,11 +227,6 @@ function shownRetry(retry: RetryPolicy) {
     retry_delay_seconds: retry.kind === 'fixed' ? retry.delayMs / 1000 : null,
     max_retries: retry.failuresMax,
   }
-}
-
-/** Left out, or sent back as it was read. */
-function isUnchanged(given: unknown, shown: unknown): boolean {
-  return given === undefined || JSON.stringify(given) === JSON.stringify(shown)
 }
 
 /** A new schedule replaces the delay and the failures allowed; a new delay replaces the schedule. */

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { formats } from '../domain/endpoint.ts'
 import { conditionForm, pointerCharsMax, pointerForm } from '../domain/filter.ts'
 import { rateMax, rateMin, webhookTimeoutMsRange } from '../domain/subscription.ts'
-import { named, pageFields, tagsIn, time, typeFilter } from './schemas.ts'
+import { answerObject, between, bodyObject, pageFields, tagsIn, time, typeFilter } from './schemas.ts'
 
 const scalar = z.union([z.string(), z.number(), z.boolean(), z.null()], {
   error: 'a text, number, boolean or null',
@@ -53,11 +53,9 @@ const webhookFields = {
     .max(50)
     .describe('The headers whose values may be shown. To show a hidden header, send its value again.'),
   format: z.enum(formats).describe('How the body is built from the event.'),
-  timeout_ms: z
-    .int()
-    .min(timeoutMsMin)
-    .max(timeoutMsMax)
-    .describe('How long one request may take in all, in milliseconds: name lookup, connection and answer.'),
+  timeout_ms: between(timeoutMsMin, timeoutMsMax).describe(
+    'How long one request may take in all, in milliseconds: name lookup, connection and answer.',
+  ),
   outcomes: z
     .record(z.string().regex(/^([1-5]xx|[1-5][0-9][0-9])$/), z.enum(['deliver', 'retry', 'bury']))
     .refine((given) => Object.keys(given).length <= 100, { error: 'at most 100' })
@@ -94,13 +92,9 @@ const subscriberFields = {
     .describe(
       'Seconds to wait after each failure but the last. An empty list makes the first failure final.',
     ),
-  max_retries: z
-    .int()
-    .min(1)
-    .max(1000)
-    .describe(
-      'Failures allowed: with 3 the third failure is final. With `retry_backoff_seconds` it must be one more than their number.',
-    ),
+  max_retries: between(1, 1000).describe(
+    'Failures allowed: with 3 the third failure is final. With `retry_backoff_seconds` it must be one more than their number.',
+  ),
   retry_delay_seconds: z
     .number()
     .min(0)
@@ -109,10 +103,10 @@ const subscriberFields = {
     .describe(
       'Seconds to wait after each failure, if there are no `retry_backoff_seconds`; null: as if left out.',
     ),
-  lease_seconds: z.int().min(1).max(43_200),
-  max_concurrency: z.int().min(1).max(100_000).nullable(),
+  lease_seconds: between(1, 43_200),
+  max_concurrency: between(1, 100_000).nullable(),
   rate_per_second: z.number().min(rateMin).max(rateMax).nullable(),
-  key_concurrency: z.int().min(1).max(100_000).nullable(),
+  key_concurrency: between(1, 100_000).nullable(),
   ...webhookFields,
 }
 const secret = z
@@ -120,35 +114,29 @@ const secret = z
   .regex(/^whsec_[A-Za-z0-9+/]{22,172}={0,2}$/)
   .describe('The secret that signs deliveries; if it is left out, Posthorn creates one.')
 
-export const newSubscriber = named(
-  'NewSubscriber',
-  z.strictObject({
-    ...z.object(subscriberFields).partial().shape,
-    event_types: subscriberFields.event_types,
-    via: z
-      .enum(['pull', 'webhook'])
-      .default('webhook')
-      .describe('`webhook` needs a `url`; `pull` needs a `name`, which workers pull by.'),
-    secret: secret.optional(),
-    is_active: z.boolean().optional(),
-  }),
-)
-export const subscriberChange = named(
-  'SubscriberChange',
-  z.strictObject({
-    ...z.object(subscriberFields).partial().shape,
-    name: subscriberFields.name.optional().describe('The present name: a name cannot be changed.'),
-    headers: headersOf(z.string().max(4096).nullable())
-      .optional()
-      .describe('Adds these headers, or replaces those of the same name; null removes a header.'),
-    is_active: z
-      .boolean()
-      .optional()
-      .describe(
-        '`false` pauses the subscription, `true` resumes it if it is paused; a suspended subscription stays suspended.',
-      ),
-  }),
-)
+export const newSubscriber = bodyObject('NewSubscriber', {
+  ...z.object(subscriberFields).partial().shape,
+  event_types: subscriberFields.event_types,
+  via: z
+    .enum(['pull', 'webhook'])
+    .default('webhook')
+    .describe('`webhook` needs a `url`; `pull` needs a `name`, which workers pull by.'),
+  secret: secret.optional(),
+  is_active: z.boolean().optional(),
+})
+export const subscriberChange = bodyObject('SubscriberChange', {
+  ...z.object(subscriberFields).partial().shape,
+  name: subscriberFields.name.optional().describe('The present name: a name cannot be changed.'),
+  headers: headersOf(z.string().max(4096).nullable())
+    .optional()
+    .describe('Adds these headers, or replaces those of the same name; null removes a header.'),
+  is_active: z
+    .boolean()
+    .optional()
+    .describe(
+      '`false` pauses the subscription, `true` resumes it if it is paused; a suspended subscription stays suspended.',
+    ),
+})
 const subscriberShape = {
   id: z.uuid(),
   name: z.string(),
@@ -196,40 +184,31 @@ const subscriberShape = {
     .optional()
     .describe('How sending to the endpoint is going.'),
 }
-export const subscriber = named('Subscriber', z.object(subscriberShape))
-export const createdSubscriber = named(
-  'CreatedSubscriber',
-  z.object({
-    ...subscriberShape,
-    secret: z
-      .string()
-      .optional()
-      .describe('For webhooks: the secret that signs deliveries. It is not shown again.'),
-  }),
-)
-export const subscribers = named('Subscribers', z.object({ subscribers: z.array(subscriber), ...pageFields }))
+export const subscriber = answerObject('Subscriber', subscriberShape)
+export const createdSubscriber = answerObject('CreatedSubscriber', {
+  ...subscriberShape,
+  secret: z
+    .string()
+    .optional()
+    .describe('For webhooks: the secret that signs deliveries. It is not shown again.'),
+})
+export const subscribers = answerObject('Subscribers', { subscribers: z.array(subscriber), ...pageFields })
 
 export const rotation = z.strictObject({
   secret: secret.optional(),
-  overlap_seconds: z
-    .int()
-    .min(0)
-    .max(2_592_000)
+  overlap_seconds: between(0, 2_592_000)
     .default(86_400)
     .describe('For how long deliveries are also signed with the old secrets, in seconds.'),
 })
-export const rotated = named('RotatedSecret', z.object({ id: z.uuid(), secret: z.string() }))
-export const testResult = named(
-  'TestResult',
-  z.object({
-    delivered: z.boolean(),
-    webhook_id: z.uuid(),
-    status_code: z.int().nullable(),
-    error_class: z.string().nullable(),
-    error: z.string().nullable(),
-    response: z
-      .object({ headers: z.record(z.string(), z.string()), body: z.string(), bytes: z.int() })
-      .nullable(),
-    timings: z.record(z.string(), z.number()),
-  }),
-)
+export const rotated = answerObject('RotatedSecret', { id: z.uuid(), secret: z.string() })
+export const testResult = answerObject('TestResult', {
+  delivered: z.boolean(),
+  webhook_id: z.uuid(),
+  status_code: z.int().nullable(),
+  error_class: z.string().nullable(),
+  error: z.string().nullable(),
+  response: z
+    .object({ headers: z.record(z.string(), z.string()), body: z.string(), bytes: z.int() })
+    .nullable(),
+  timings: z.record(z.string(), z.number()),
+})

@@ -1,4 +1,4 @@
-import type { Contents, OpenApiDocument, Operation, RequestBody } from './document.ts'
+import type { Contents, OpenApiDocument, Operation, Parameter, RequestBody } from './document.ts'
 import {
   answersOf,
   type Call,
@@ -6,6 +6,7 @@ import {
   type Field,
   fieldsOf,
   groupsOf,
+  parameterField,
   type TypePart,
   typeOf,
 } from './fields.ts'
@@ -69,7 +70,7 @@ function callArticle({ method, path, operation }: Call): Markup {
 <h3><a href="#${anchorOf(operation)}"><code>${method} ${path}</code></a></h3>
 <p>${prose(summary)}. <span class="soft">${scope === null ? 'Needs no API key.' : html`Scope <code>${scope}</code>.`}</span></p>
 ${description === undefined ? '' : html`<p>${prose(description)}</p>`}
-${parameters.length === 0 ? '' : html`<h4>Parameters</h4>${fieldTable(parameters.map(parameterField))}`}
+${parameters.length === 0 ? '' : html`<h4>Parameters</h4>${fieldTable(parameters.map(placedField))}`}
 ${requestBody === undefined ? '' : bodySection(requestBody)}
 <h4>Example</h4>
 ${operation['x-codeSamples'].map(({ source }) => html`<pre>${source}</pre>`)}
@@ -79,15 +80,9 @@ ${errorSection(operation)}
 `
 }
 
-function parameterField({
-  name,
-  in: place,
-  required,
-  description = '',
-  schema,
-}: NonNullable<Operation['parameters']>[number]): Field {
-  const words = place === 'path' ? 'In the path. ' : ''
-  return { name, isRequired: required, type: typeOf(schema), description: words + description }
+function placedField(parameter: Parameter): Field {
+  const field = parameterField(parameter)
+  return parameter.in === 'path' ? { ...field, description: `In the path. ${field.description}` } : field
 }
 
 function fieldTable(fields: readonly Field[]): Markup {

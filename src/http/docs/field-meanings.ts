@@ -98,7 +98,6 @@ export const fieldMeanings: Readonly<Record<string, string>> = {
   percent: 'How much is done, from 0 to 100.',
   processingStartTime: 'When the current attempt began.',
   public_headers: 'The headers whose values are shown.',
-  purged_at: 'When the content of the event was erased.',
   queueMetrics: 'What the queue has done so far.',
   queue_id: 'The name of the queue.',
   queues: 'The queues on this page.',

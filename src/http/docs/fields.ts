@@ -1,4 +1,4 @@
-import type { OpenApiDocument, Operation } from './document.ts'
+import type { OpenApiDocument, Operation, Parameter } from './document.ts'
 import { type JsonSchema, nameOf } from './json-schemas.ts'
 
 /** The parts of the OpenAPI document as the page (docs-page.ts) and the reference (markdown.ts) show them. */
@@ -51,6 +51,10 @@ export interface Field {
   readonly isRequired: boolean
   readonly type: TypePart[]
   readonly description: string
+}
+
+export function parameterField({ name, required, description = '', schema }: Parameter): Field {
+  return { name, isRequired: required, type: typeOf(schema), description }
 }
 
 /** Text, or the name of a schema to link to. */

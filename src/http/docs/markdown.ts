@@ -6,6 +6,7 @@ import {
   type Field,
   fieldsOf,
   groupsOf,
+  parameterField,
   type TypePart,
   typeOf,
 } from './fields.ts'
@@ -41,15 +42,6 @@ function callParts({ method, path, operation }: Call): string[] {
       .map(({ status, codes }) => `${status} ${codes.map((code) => `\`${code}\``).join(', ')}`)
       .join('; ')}.`,
   ]
-}
-
-function parameterField({
-  name,
-  required,
-  description = '',
-  schema,
-}: NonNullable<Operation['parameters']>[number]): Field {
-  return { name, isRequired: required, type: typeOf(schema), description }
 }
 
 function bodyWords({ required, description = '', content }: NonNullable<Operation['requestBody']>): string {

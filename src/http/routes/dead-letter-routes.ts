@@ -1,8 +1,10 @@
 import { z } from 'zod'
 import { PosthornError } from '../../errors.ts'
 import type { DeadLetter, DeadLetterFilter, DeadLetterHead, Hub } from '../../hub.ts'
+import { writerOf } from '../answer-writer.ts'
 import * as schemas from '../dead-letter-schemas.ts'
-import { pageAnswer, pageResponse } from '../page-answer.ts'
+import { dateOf, given } from '../given.ts'
+import { pageAnswer, pageResponse, pagingOf } from '../page-answer.ts'
 import { type Answer, type Call, type Caller, defineRoute, emptyBody, type Route } from '../route.ts'
 import { badField } from '../schema-issue.ts'
 import { recordAction } from './record-action.ts'
@@ -79,30 +81,22 @@ export function deadLetterRoutes(hub: Hub): Route[] {
 }
 
 async function list(hub: Hub, { query, request }: ListCall): Promise<Answer> {
-  const { limit = 20, offset = 0, order, cursor, include_retried: includeRedriven, ...rest } = query
   const page = await hub.deadLetterHeads({
-    ...(await filterOf(hub, rest)),
-    limit,
-    offset,
-    ...(order !== undefined && { order }),
-    ...(cursor !== undefined && { cursor }),
-    ...(includeRedriven !== undefined && { includeRedriven }),
+    ...(await filterOf(hub, query)),
+    ...pagingOf(query),
+    ...given({ includeRedriven: query.include_retried }),
   })
   return pageAnswer({ dead_letters: page.deadLetters.map(letterJson) }, { query, url: request.url, page })
 }
 
 async function retrySome(hub: Hub, body: RetryBody, caller: Caller): Promise<Answer> {
   const { ids, since, until, ...rest } = body
-  const [first] = Object.keys({ ...rest, ...(since && { since }), ...(until && { until }) })
+  const [first] = Object.keys({ ...rest, ...given({ since, until }) })
   if (ids === undefined && first === undefined) {
     throw badField('ids', 'given where there is no filter', 'nothing')
   }
   if (ids !== undefined && first !== undefined) throw badField(first, 'left out where there are ids', 'given')
-  const times = {
-    since: since === undefined ? since : new Date(since),
-    until: until === undefined ? until : new Date(until),
-  }
-  const filter = await filterOf(hub, { ...rest, ...times })
+  const filter = await filterOf(hub, { ...rest, since: dateOf(since), until: dateOf(until) })
   const target = ids === undefined ? 'all that match' : `${ids.length} by id`
   await recordAction(hub, caller, { action: 'dlq.retry', target, details: body })
   const { redriven, more } =
@@ -114,21 +108,12 @@ async function retrySome(hub: Hub, body: RetryBody, caller: Caller): Promise<Ans
   return { status: 200, json: { retried, more } }
 }
 
-type Asked = Pick<
-  z.output<typeof schemas.deadLetterQuery>,
-  'subscriber' | 'event_id' | 'event_type' | 'kind' | 'since' | 'until'
->
+type Asked = Omit<z.output<typeof schemas.deadLetterQuery>, 'order'>
 
 async function filterOf(hub: Hub, asked: Asked): Promise<DeadLetterFilter> {
   const { subscriber, event_id: eventId, event_type: eventType, kind, since, until } = asked
-  return {
-    ...(subscriber !== undefined && { subscription: await hub.deliveries.subscriber(subscriber) }),
-    ...(eventId !== undefined && { eventId }),
-    ...(eventType !== undefined && { eventType }),
-    ...(kind !== undefined && { kind }),
-    ...(since !== undefined && { since }),
-    ...(until !== undefined && { until }),
-  }
+  const subscription = subscriber === undefined ? undefined : await hub.deliveries.subscriber(subscriber)
+  return given({ subscription, eventId, eventType, kind, since, until })
 }
 
 async function letterOf(hub: Hub, id: string): Promise<DeadLetter> {
@@ -146,21 +131,13 @@ async function details(hub: Hub, id: string): Promise<Answer> {
   return { status: 200, text }
 }
 
-function letterJson(letter: DeadLetterHead): object {
-  return {
-    id: letter.id,
-    message_id: letter.deliveryId,
-    event_id: letter.eventId,
-    event_type: letter.eventType,
-    subscriber_id: letter.subscriptionId,
-    subscriber: letter.name,
-    kind: letter.kind,
-    failure_reason: letter.reason,
-    attempts: letter.attempts,
-    failures: letter.failures,
-    moved_to_dlq_at: letter.buriedAt,
-    manual_retry_by: letter.redrivenBy,
-    manual_retry_at: letter.redrivenAt,
-    ...(letter.purgedAt !== null && { purged_at: letter.purgedAt }),
-  }
-}
+const letterJson = writerOf(schemas.letter, (letter: DeadLetterHead) => ({
+  message_id: letter.deliveryId,
+  subscriber_id: letter.subscriptionId,
+  subscriber: letter.name,
+  failure_reason: letter.reason,
+  moved_to_dlq_at: letter.buriedAt,
+  manual_retry_by: letter.redrivenBy,
+  manual_retry_at: letter.redrivenAt,
+  purged_at: letter.purgedAt ?? undefined,
+}))

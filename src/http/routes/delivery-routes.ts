@@ -1,8 +1,10 @@
 import { z } from 'zod'
 import { PosthornError } from '../../errors.ts'
 import type { DeliveryAttempt, DeliveryDetails, Hub, ListedDelivery } from '../../hub.ts'
+import { writerOf } from '../answer-writer.ts'
 import * as schemas from '../delivery-schemas.ts'
-import { pageAnswer, pageResponse } from '../page-answer.ts'
+import { given } from '../given.ts'
+import { pageAnswer, pageResponse, pagingOf } from '../page-answer.ts'
 import { type Answer, type Call, defineRoute, emptyBody, type Route } from '../route.ts'
 import { recordAction } from './record-action.ts'
 
@@ -68,21 +70,13 @@ export function deliveryRoutes(hub: Hub): Route[] {
 
 async function list(hub: Hub, { query, request }: ListCall): Promise<Answer> {
   const { event_id: eventId, subscriber, status, picked_before: pickedBefore } = query
-  const { limit = 20, offset = 0, order, cursor } = query
   if (pickedBefore !== undefined && status !== undefined && status !== 'delivering') {
     const expected = 'delivering with picked_before'
     throw new PosthornError('BAD_FIELD', { field: 'status', expected, value: status })
   }
-  const page = await hub.deliveries.list({
-    limit,
-    offset,
-    ...(eventId !== undefined && { eventId }),
-    ...(subscriber !== undefined && { subscription: await hub.deliveries.subscriber(subscriber) }),
-    ...(status !== undefined && { status }),
-    ...(pickedBefore !== undefined && { pickedBefore }),
-    ...(order !== undefined && { order }),
-    ...(cursor !== undefined && { cursor }),
-  })
+  const subscription = subscriber === undefined ? undefined : await hub.deliveries.subscriber(subscriber)
+  const filter = given({ eventId, subscription, status, pickedBefore })
+  const page = await hub.deliveries.list({ ...pagingOf(query), ...filter })
   return pageAnswer({ deliveries: page.deliveries.map(deliveryJson) }, { query, url: request.url, page })
 }
 
@@ -106,42 +100,20 @@ async function detailsOf(hub: Hub, id: string): Promise<DeliveryDetails> {
   return delivery
 }
 
-function deliveryJson(delivery: ListedDelivery): object {
-  return {
-    id: delivery.id,
-    event_id: delivery.eventId,
-    event_type: delivery.eventType,
-    subscriber_id: delivery.subscriptionId,
-    subscriber: delivery.name,
-    via: delivery.via,
-    status: delivery.status,
-    attempt_count: delivery.attempts,
-    failures: delivery.failures,
-    next_try_at: delivery.nextAt,
-    worker_id: delivery.worker,
-    lastError: delivery.lastError,
-    lastErrorTime: delivery.lastErrorAt,
-    processingStartTime: delivery.leasedAt,
-    created_at: delivery.createdAt,
-    updated_at: delivery.updatedAt,
-  }
-}
+const deliveryJson = writerOf(
+  schemas.listedDelivery,
+  ({ subscriptionId, name, attempts, nextAt, worker, lastErrorAt, leasedAt }: ListedDelivery) => ({
+    subscriber_id: subscriptionId,
+    subscriber: name,
+    attempt_count: attempts,
+    next_try_at: nextAt,
+    worker_id: worker,
+    lastErrorTime: lastErrorAt,
+    processingStartTime: leasedAt,
+  }),
+)
 
-function attemptJson(attempt: DeliveryAttempt): object {
-  const { number, settlement, error, request, response, timings } = attempt
-  return {
-    number,
-    settlement,
-    worker_id: attempt.worker,
-    started_at: attempt.startedAt,
-    finished_at: attempt.finishedAt,
-    execution_ms: attempt.executionMs,
-    status_code: attempt.statusCode,
-    error_class: attempt.errorClass,
-    error,
-    next_try_at: attempt.nextAt,
-    request,
-    response,
-    timings,
-  }
-}
+const attemptJson = writerOf(schemas.attempt, ({ worker, nextAt }: DeliveryAttempt) => ({
+  worker_id: worker,
+  next_try_at: nextAt,
+}))

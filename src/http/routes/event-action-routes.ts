@@ -1,9 +1,20 @@
 import { z } from 'zod'
 import { eventStatuses } from '../../domain/status.ts'
 import type { Cancelled, Hub, UnfinishedPage } from '../../hub.ts'
+import { dateOf, given } from '../given.ts'
 import { type Answer, defineRoute, type Route } from '../route.ts'
 import { badField } from '../schema-issue.ts'
-import { eventDetails, eventId, named, tagsFilter, text, time, typeFilter } from '../schemas.ts'
+import {
+  answerObject,
+  bodyObject,
+  eventDetails,
+  eventId,
+  named,
+  tagsFilter,
+  text,
+  time,
+  typeFilter,
+} from '../schemas.ts'
 import { detailsOf, detailsText, filterOf } from './event-routes.ts'
 import { recordAction } from './record-action.ts'
 
@@ -13,38 +24,32 @@ const reason = text(4000, 0).optional()
 const cancelEventsMax = 1_000
 
 const resetEvent = named('ResetEvent', eventDetails.extend({ reset: z.int() }))
-const cancelOneBody = named('CancelOne', z.strictObject({ reason }))
-export const cancelBody = named(
-  'Cancel',
-  z.strictObject({
-    ids: z.array(z.int().min(1)).min(1).max(1000).optional(),
-    status: z.enum(eventStatuses).optional(),
-    type: typeFilter.optional(),
-    tags: tagsFilter.optional(),
-    ordering_key: text(255).optional(),
-    created_from: time.optional(),
-    created_to: time.optional(),
-    cursor: z
-      .string()
-      .max(200)
-      .optional()
-      .describe('The `next_cursor` of the previous call, with the same filter.'),
-    reason,
-  }),
-)
-const cancelled = named(
-  'Cancelled',
-  z.object({
-    event_id: z.int().optional(),
-    cancelled: z.int().describe('Deliveries that waited, and are cancelled now.'),
-    told: z.int().describe('Deliveries under way; their workers learn of the cancellation by heartbeat.'),
-    more: z.boolean().optional().describe('True: more events match, so call again with `next_cursor`.'),
-    next_cursor: z
-      .string()
-      .optional()
-      .describe('Given if `more` is true. Send it as `cursor`, with the same filter.'),
-  }),
-)
+const cancelOneBody = bodyObject('CancelOne', { reason })
+export const cancelBody = bodyObject('Cancel', {
+  ids: z.array(z.int().min(1)).min(1).max(1000).optional(),
+  status: z.enum(eventStatuses).optional(),
+  type: typeFilter.optional(),
+  tags: tagsFilter.optional(),
+  ordering_key: text(255).optional(),
+  created_from: time.optional(),
+  created_to: time.optional(),
+  cursor: z
+    .string()
+    .max(200)
+    .optional()
+    .describe('The `next_cursor` of the previous call, with the same filter.'),
+  reason,
+})
+const cancelled = answerObject('Cancelled', {
+  event_id: z.int().optional(),
+  cancelled: z.int().describe('Deliveries that waited, and are cancelled now.'),
+  told: z.int().describe('Deliveries under way; their workers learn of the cancellation by heartbeat.'),
+  more: z.boolean().optional().describe('True: more events match, so call again with `next_cursor`.'),
+  next_cursor: z
+    .string()
+    .optional()
+    .describe('Given if `more` is true. Send it as `cursor`, with the same filter.'),
+})
 
 /** What operators do to events. */
 export function eventActionRoutes(hub: Hub): Route[] {
@@ -107,16 +112,13 @@ type Filter = Omit<z.output<typeof cancelBody>, 'reason'>
 /** Only unfinished events can be cancelled, so a filter finds only those. */
 async function eventsToCancel(hub: Hub, { ids, cursor, ...query }: Filter): Promise<UnfinishedPage> {
   if (ids !== undefined) {
-    const [other] = Object.keys({ ...query, ...(cursor !== undefined && { cursor }) })
+    const [other] = Object.keys({ ...query, ...given({ cursor }) })
     if (other === undefined) return { eventIds: [...new Set(ids)], nextCursor: null }
     throw badField(other, 'left out where there are ids', 'given')
   }
   if (Object.keys(query).length === 0) throw badField('ids', 'given where there is no filter', undefined)
   const { created_from: from, created_to: to, ...rest } = query
-  const times = {
-    created_from: from === undefined ? from : new Date(from),
-    created_to: to === undefined ? to : new Date(to),
-  }
+  const times = { created_from: dateOf(from), created_to: dateOf(to) }
   return hub.listUnfinished(filterOf({ ...rest, ...times, cursor, limit: cancelEventsMax }))
 }
 

@@ -1,11 +1,13 @@
 import { z } from 'zod'
 import { eventStatuses } from '../../domain/status.ts'
 import { PosthornError } from '../../errors.ts'
-import type { EventDetails, EventFilter, Hub, LogEntry } from '../../hub.ts'
+import type { EventDetails, EventFilter, Hub, ListedEvent, LogEntry } from '../../hub.ts'
+import { writerOf } from '../answer-writer.ts'
 import { eventText } from '../event-text.ts'
 import { cloudEvent, cloudEventOut, format, formatOf } from '../format.ts'
+import { given } from '../given.ts'
 import { eventList } from '../list-schemas.ts'
-import { linkTo, pageFieldsOf, pageResponse } from '../page-answer.ts'
+import { pageFieldsOf, pageResponse, textPageAnswer } from '../page-answer.ts'
 import { readStorable, readTags } from '../read-request.ts'
 import { type Answer, type Call, defineRoute, type Route } from '../route.ts'
 import { badField } from '../schema-issue.ts'
@@ -22,10 +24,7 @@ const listQuery = z.strictObject({
   ordering_key: schemas.text(255).optional(),
   created_from: schemas.moment().optional().describe('Only events published at or after this time.'),
   created_to: schemas.moment().optional().describe('Only events published before this time.'),
-  limit: schemas.whole(1, 1000).optional(),
-  offset: schemas.whole(0, 10_000).optional(),
-  order: z.enum(['asc', 'desc']).optional().describe('By id: `asc` has the oldest event first.'),
-  cursor: z.string().max(200).optional().describe(schemas.cursorMeaning),
+  ...schemas.paging('By id: `asc` has the oldest event first.'),
 })
 type ListCall = Call<unknown, z.output<typeof listQuery>, unknown>
 
@@ -77,65 +76,39 @@ export async function detailsOf(hub: Hub, id: number, options: { logs: boolean }
 
 export function detailsText(details: EventDetails, more: string): string {
   const { event, progress, deliveries, purgedAt } = details
-  const owed = deliveries.map((delivery) => ({
-    id: delivery.id,
-    subscription: delivery.name,
-    subscription_id: delivery.subscriptionId,
-    state: delivery.state,
-    attempts: delivery.attempts,
-    failures: delivery.failures,
-    next_at: delivery.nextAt,
-    last_error: delivery.lastError,
-    last_error_at: delivery.lastErrorAt,
-    leased_at: delivery.leasedAt,
-    leased_until: delivery.leasedUntil,
-    worker_id: delivery.worker,
-    updated_at: delivery.updatedAt,
-  }))
+  const owed = deliveries.map(deliveryJson)
   const purged = purgedAt === null ? '' : `,"purged_at":${JSON.stringify(purgedAt)}`
   return eventText(event, progress, `${purged},"deliveries":${JSON.stringify(owed)}${more}`)
 }
 
 function logsText(logs: readonly LogEntry[]): string {
-  return `,"logs":${JSON.stringify(logs.map(entryOf))}`
+  return `,"logs":${JSON.stringify(logs.map(entryJson))}`
 }
 
-function entryOf(entry: LogEntry): object {
-  const { id, eventId, workerId, action, statusCode, errorMessage, executionTimeMs, createdAt } = entry
-  return {
-    id,
-    event_id: eventId,
-    worker_id: workerId,
-    action,
-    ...(statusCode !== null && { status_code: statusCode }),
-    ...(errorMessage !== null && errorMessage !== '' && { error_message: errorMessage }),
-    ...(executionTimeMs !== null && { execution_time_ms: executionTimeMs }),
-    created_at: createdAt,
-  }
-}
+const deliveryJson = writerOf(schemas.delivery, ({ name, worker }: EventDetails['deliveries'][number]) => ({
+  subscription: name,
+  worker_id: worker,
+}))
 
-async function list(hub: Hub, { query, prefixed, request }: ListCall): Promise<Answer> {
+const entryJson = writerOf(schemas.logEntry, ({ statusCode, errorMessage, executionTimeMs }: LogEntry) => ({
+  status_code: statusCode ?? undefined,
+  error_message: errorMessage || undefined,
+  execution_time_ms: executionTimeMs ?? undefined,
+}))
+
+async function list(hub: Hub, call: ListCall): Promise<Answer> {
+  const { query, request } = call
   const filter = filterOf(query)
-  if (prefixed.length > 0)
-    return search(hub, filter, { limit: query.limit ?? 20, prefixed, url: request.url })
+  if (call.prefixed.length > 0) return search(hub, filter, call)
   const { events, ...page } = await hub.listEvents(filter)
-  const { nextCursor } = page
-  const rest = pageFieldsOf(query, page)
-  const texts = events.map((event) => eventText(event, event))
-  return {
-    status: 200,
-    text: `{"events":[${texts.join(',')}],${JSON.stringify(rest).slice(1)}`,
-    ...(nextCursor !== null && { headers: linkTo(request.url, nextCursor) }),
-  }
+  return eventsAnswer(events, { fields: pageFieldsOf(query, page), url: request.url, ...page })
 }
 
-interface Search {
-  readonly limit: number
-  readonly prefixed: ListCall['prefixed']
-  readonly url: string
-}
-
-async function search(hub: Hub, filter: EventFilter, { limit, prefixed, url }: Search): Promise<Answer> {
+async function search(
+  hub: Hub,
+  filter: EventFilter,
+  { query, prefixed, request }: ListCall,
+): Promise<Answer> {
   if (filter.createdFrom === undefined) {
     throw badField('created_from', 'given where payloads are searched', undefined)
   }
@@ -144,36 +117,41 @@ async function search(hub: Hub, filter: EventFilter, { limit, prefixed, url }: S
   }
   const paths = prefixed.map(([path, value]) => ({ path: path.split('.'), value }))
   const { events, searched, searchedTo, nextCursor } = await hub.searchPayloads({ ...filter, paths })
-  const rest = {
-    limit,
+  const fields = {
+    limit: query.limit ?? 20,
     offset: 0,
     searched,
-    ...(searchedTo !== null && { searched_to: searchedTo }),
-    ...(nextCursor !== null && { next_cursor: nextCursor }),
+    ...given({ searched_to: searchedTo, next_cursor: nextCursor }),
   }
-  const texts = events.map((event) => eventText(event, event))
-  return {
-    status: 200,
-    text: `{"events":[${texts.join(',')}],${JSON.stringify(rest).slice(1)}`,
-    ...(nextCursor !== null && { headers: linkTo(url, nextCursor) }),
-  }
+  return eventsAnswer(events, { fields, url: request.url, nextCursor })
+}
+
+function eventsAnswer(
+  events: readonly ListedEvent[],
+  page: { fields: object; url: string; nextCursor: string | null },
+): Answer {
+  return textPageAnswer(
+    'events',
+    events.map((event) => eventText(event, event)),
+    page,
+  )
 }
 
 /** The filter of events that a request names, also for calls that act on all events that match. */
 export function filterOf(
   query: Omit<z.output<typeof listQuery>, 'tags'> & { tags?: string | string[] | undefined },
 ): EventFilter {
-  const { status, tags, type, ordering_key, created_from, created_to, limit, offset, order, cursor } = query
-  return {
-    ...(status !== undefined && { status }),
-    ...(tags !== undefined && { tags: readTags(tags) }),
-    ...(type !== undefined && { type }),
-    ...(ordering_key !== undefined && { orderingKey: readStorable('ordering_key', ordering_key) }),
-    ...(created_from !== undefined && { createdFrom: created_from }),
-    ...(created_to !== undefined && { createdTo: created_to }),
-    ...(limit !== undefined && { limit }),
-    ...(offset !== undefined && { offset }),
-    ...(order !== undefined && { order }),
-    ...(cursor !== undefined && { cursor }),
-  }
+  const { status, tags, type, ordering_key: orderingKey, limit, offset, order, cursor } = query
+  return given({
+    status,
+    tags: tags === undefined ? undefined : readTags(tags),
+    type,
+    orderingKey: orderingKey === undefined ? undefined : readStorable('ordering_key', orderingKey),
+    createdFrom: query.created_from,
+    createdTo: query.created_to,
+    limit,
+    offset,
+    order,
+    cursor,
+  })
 }

@@ -1,8 +1,9 @@
 import { z } from 'zod'
-import type { Hub } from '../../hub.ts'
+import type { Hub, Worker } from '../../hub.ts'
+import { writerOf } from '../answer-writer.ts'
 import { pageAnswer, pageResponse, pagingOf } from '../page-answer.ts'
 import { type Answer, defineRoute, type Route } from '../route.ts'
-import { flag, named, pageFields, pageQuery, time } from '../schemas.ts'
+import { answerObject, flag, pageFields, pageQuery, time } from '../schemas.ts'
 
 export interface ServerState {
   /** True once the server was told to stop and only finishes what is under way. */
@@ -31,7 +32,7 @@ const worker = z.object({
     ),
   stale_since: time.nullable(),
 })
-const workers = named('Workers', z.object({ workers: z.array(worker), ...pageFields }))
+const workers = answerObject('Workers', { workers: z.array(worker), ...pageFields })
 
 /** How this process and its workers are doing. */
 export function healthRoutes(hub: Hub, state: ServerState): Route[] {
@@ -63,15 +64,7 @@ export function healthRoutes(hub: Hub, state: ServerState): Route[] {
         const { stale } = query
         const asked = stale === undefined ? {} : ({ state: stale ? 'stale' : 'alive' } as const)
         const page = await hub.workerPage({ order: 'desc', ...pagingOf(query), ...asked })
-        const workers = page.workers.map(({ name, seenAt, inFlight, stale, staleReason, staleSince }) => ({
-          worker_id: name,
-          last_seen_at: seenAt,
-          in_flight: inFlight,
-          stale,
-          stale_reason: staleReason,
-          stale_since: staleSince,
-        }))
-        return pageAnswer({ workers }, { query, url, page })
+        return pageAnswer({ workers: page.workers.map(workerJson) }, { query, url, page })
       },
     }),
     defineRoute('GET /metrics', 'metrics', 'read', {
@@ -86,6 +79,11 @@ export function healthRoutes(hub: Hub, state: ServerState): Route[] {
     }),
   ]
 }
+
+const workerJson = writerOf(worker, ({ name, seenAt }: Worker) => ({
+  worker_id: name,
+  last_seen_at: seenAt,
+}))
 
 async function readinessOf(hub: Hub, state: ServerState): Promise<Answer> {
   const status = state.isDraining() ? 'draining' : await hub.unready()

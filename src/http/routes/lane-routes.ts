@@ -2,13 +2,14 @@ import { z } from 'zod'
 import { laneStatuses } from '../../domain/lane-summary.ts'
 import { PosthornError } from '../../errors.ts'
 import type { Hub, LaneDetails } from '../../hub.ts'
+import { writerOf } from '../answer-writer.ts'
 import { cursor } from '../delivery-schemas.ts'
 import { given } from '../given.ts'
 import { linkTo, pageResponse } from '../page-answer.ts'
 import { readStorable } from '../read-request.ts'
 import { defineRoute, emptyBody, type Route } from '../route.ts'
 import { badField } from '../schema-issue.ts'
-import { named, text, time, whole } from '../schemas.ts'
+import { answerObject, text, time, whole } from '../schemas.ts'
 import { recordAction } from './record-action.ts'
 
 const laneParams = z.object({
@@ -20,46 +21,37 @@ const laneQuery = z.strictObject({
     .optional()
     .describe('The ordering key, if it cannot stand in a path: clients take `.` and `..` there for folders.'),
 })
-const lane = named(
-  'Lane',
-  z.object({
-    ordering_key: z.string(),
-    status: z
-      .enum(laneStatuses)
-      .describe(
-        '`blocked`: the lane stopped at a buried head. `retrying`: its head waits for another attempt. `delivering`: a worker has its head. `waiting`: its head waits for the first attempt.',
-      ),
-    head_event_id: z.int(),
-    head_delivery_id: z.uuid().nullable(),
-    waiting: z.int().describe('Deliveries behind the head.'),
-    waiting_is_least: z.literal(true).optional().describe('True: `waiting` was not counted to the end.'),
-    since: time.nullable(),
-    next_try_at: time.nullable(),
-    last_error: z.string().nullable(),
-    summary: z.string(),
-  }),
-)
-const lanes = named(
-  'Lanes',
-  z.object({
-    lanes: z.array(lane),
-    limit: z.int(),
-    next_cursor: z
-      .string()
-      .optional()
-      .describe(
-        'Send it as `cursor` to get the next page. A call looks at 50,000 lanes, so a page may be short and still have a next page.',
-      ),
-  }),
-)
-const laneDone = named(
-  'LaneDone',
-  z.object({
-    ordering_key: z.string(),
-    event_id: z.int().describe('The event that was at the head of the lane.'),
-    done: z.enum(['retried', 'skipped', 'discarded']),
-  }),
-)
+const lane = answerObject('Lane', {
+  ordering_key: z.string(),
+  status: z
+    .enum(laneStatuses)
+    .describe(
+      '`blocked`: the lane stopped at a buried head. `retrying`: its head waits for another attempt. `delivering`: a worker has its head. `waiting`: its head waits for the first attempt.',
+    ),
+  head_event_id: z.int(),
+  head_delivery_id: z.uuid().nullable(),
+  waiting: z.int().describe('Deliveries behind the head.'),
+  waiting_is_least: z.literal(true).optional().describe('True: `waiting` was not counted to the end.'),
+  since: time.nullable(),
+  next_try_at: time.nullable(),
+  last_error: z.string().nullable(),
+  summary: z.string(),
+})
+const lanes = answerObject('Lanes', {
+  lanes: z.array(lane),
+  limit: z.int(),
+  next_cursor: z
+    .string()
+    .optional()
+    .describe(
+      'Send it as `cursor` to get the next page. A call looks at 50,000 lanes, so a page may be short and still have a next page.',
+    ),
+})
+const laneDone = answerObject('LaneDone', {
+  ordering_key: z.string(),
+  event_id: z.int().describe('The event that was at the head of the lane.'),
+  done: z.enum(['retried', 'skipped', 'discarded']),
+})
 
 const verbs = {
   retry: {
@@ -149,17 +141,7 @@ function keyOf(params: { key: string }, query: { key?: string | undefined }): st
   throw badField('key', 'left out unless the path has - in its place', query.key)
 }
 
-function laneJson(lane: LaneDetails): object {
-  return {
-    ordering_key: lane.orderingKey,
-    status: lane.status,
-    head_event_id: lane.headEventId,
-    head_delivery_id: lane.headDeliveryId,
-    waiting: lane.waiting,
-    ...(lane.waitingIsLeast && { waiting_is_least: true }),
-    since: lane.since,
-    next_try_at: lane.nextAt,
-    last_error: lane.lastError,
-    summary: lane.summary,
-  }
-}
+const laneJson = writerOf(lane, ({ nextAt, waitingIsLeast }: LaneDetails) => ({
+  next_try_at: nextAt,
+  waiting_is_least: waitingIsLeast || undefined,
+}))

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { Hub } from '../../hub.ts'
 import { given } from '../given.ts'
-import { linkTo, pageAnswer, pageFieldsOf, pageResponse, pagingOf } from '../page-answer.ts'
+import { linkTo, pageAnswer, pageFieldsOf, pageResponse, pagingOf, textPageAnswer } from '../page-answer.ts'
 import * as schemas from '../queue-schemas.ts'
 import { checkpointJson, queueText, recoveryJson } from '../queue-text.ts'
 import { defineRoute, emptyBody, type Route, type RouteResponse } from '../route.ts'
@@ -39,9 +39,8 @@ export function queueRoutes(hub: Hub): Route[] {
       handle: async ({ query: { events, ...query }, request }) => {
         const shown = given({ eventsMax: events })
         const { queues, total, nextCursor } = await hub.queues.list(pagingOf(query), shown)
-        const page = JSON.stringify(pageFieldsOf(query, { total, nextCursor })).slice(1)
-        const text = `{"queues":[${queues.map(queueText).join(',')}],${page}`
-        return { status: 200, text, headers: linkTo(request.url, nextCursor) }
+        const fields = pageFieldsOf(query, { total, nextCursor })
+        return textPageAnswer('queues', queues.map(queueText), { fields, url: request.url, nextCursor })
       },
     }),
     defineRoute('GET /queues/{id}', 'getQueue', 'read', {

@@ -1,10 +1,11 @@
 import { z } from 'zod'
 import { planRecover, planReplay, type RecoverOptions, type ReplayOptions } from '../../domain/replay.ts'
 import type { Hub, Replay, ReplayCount } from '../../hub.ts'
-import { given } from '../given.ts'
+import { writerOf } from '../answer-writer.ts'
+import { dateOf, given } from '../given.ts'
 import { pageAnswer, pageResponse, pagingOf } from '../page-answer.ts'
 import * as schemas from '../replay-schemas.ts'
-import { type Answer, type Caller, defineRoute, type Route } from '../route.ts'
+import { type Answer, type Call, type Caller, defineRoute, type Route } from '../route.ts'
 import { badField } from '../schema-issue.ts'
 import { recordAction } from './record-action.ts'
 
@@ -34,7 +35,7 @@ export function replayRoutes(hub: Hub): Route[] {
         example: { since: '2026-11-15T00:00:00Z', rate_per_second: 100 },
       },
       responses: started,
-      handle: ({ params, query, body, caller }) => recover(hub, params.id, { query, body, caller }),
+      handle: (call) => recover(hub, call),
     }),
     defineRoute('POST /subscribers/{id}/replay', 'replaySubscriber', 'manage', {
       params,
@@ -47,7 +48,7 @@ export function replayRoutes(hub: Hub): Route[] {
         example: { from: '2026-11-15T00:00:00Z', to: '2026-11-16T00:00:00Z', event_type: 'invoice.*' },
       },
       responses: started,
-      handle: ({ params, body, caller }) => replay(hub, params.id, { body, caller }),
+      handle: (call) => replay(hub, call),
     }),
     defineRoute('GET /replays', 'listReplays', 'manage', {
       query: schemas.replaysQuery,
@@ -80,32 +81,30 @@ export function replayRoutes(hub: Hub): Route[] {
   ]
 }
 
-interface RecoverCall {
-  readonly query: z.output<typeof schemas.recoverQuery>
-  readonly body: z.output<typeof schemas.recoverBody>
-  readonly caller: Caller
-}
+type Params = z.output<typeof params>
+type RecoverQuery = z.output<typeof schemas.recoverQuery>
+type RecoverBody = z.output<typeof schemas.recoverBody>
+type ReplayBody = z.output<typeof schemas.replayBody>
 
-async function recover(hub: Hub, id: string, { query, body, caller }: RecoverCall): Promise<Answer> {
-  const { name } = await hub.subscribers.get(id)
+async function recover(hub: Hub, call: Call<Params, RecoverQuery, RecoverBody>): Promise<Answer> {
+  const { params, query, body, caller } = call
+  const { name } = await hub.subscribers.get(params.id)
   const options = recoverOptions(query, body)
-  if (body.dry_run === true) return countAnswer(await hub.replays.count(name, planRecover(options)))
-  planRecover(options)
+  const plan = planRecover(options)
+  if (body.dry_run === true) return countAnswer(await hub.replays.count(name, plan))
   const details = { ...body, since: options.since.toISOString() }
   await recordAction(hub, caller, { action: 'subscriber.recover', target: name, details })
   return startedAnswer(await hub.recover(name, options, termsOf(body, caller)))
 }
 
-interface ReplayCall {
-  readonly body: z.output<typeof schemas.replayBody>
-  readonly caller: Caller
-}
-
-async function replay(hub: Hub, id: string, { body, caller }: ReplayCall): Promise<Answer> {
-  const { name } = await hub.subscribers.get(id)
+async function replay(
+  hub: Hub,
+  { params, body, caller }: Call<Params, unknown, ReplayBody>,
+): Promise<Answer> {
+  const { name } = await hub.subscribers.get(params.id)
   const options = replayOptions(body)
-  if (body.dry_run === true) return countAnswer(await hub.replays.count(name, planReplay(options)))
-  planReplay(options)
+  const plan = planReplay(options)
+  if (body.dry_run === true) return countAnswer(await hub.replays.count(name, plan))
   await recordAction(hub, caller, { action: 'subscriber.replay', target: name, details: body })
   return startedAnswer(await hub.replay(name, options, termsOf(body, caller)))
 }
@@ -114,7 +113,7 @@ function termsOf({ again }: { again?: boolean | undefined }, caller: Caller) {
   return { by: caller.name, identical: again === true ? 'again' : 'same' } as const
 }
 
-function recoverOptions(query: RecoverCall['query'], body: RecoverCall['body']): RecoverOptions {
+function recoverOptions(query: RecoverQuery, body: RecoverBody): RecoverOptions {
   const since = query.since ?? dateOf(body.since)
   if (since === undefined || (query.since !== undefined && body.since !== undefined)) {
     throw badField('since', 'given in the query or in the body', since === undefined ? undefined : 'both')
@@ -123,14 +122,10 @@ function recoverOptions(query: RecoverCall['query'], body: RecoverCall['body']):
   return { since, ...given({ until: dateOf(body.until), deadLetters, ratePerSecond }) }
 }
 
-function replayOptions(body: ReplayCall['body']): ReplayOptions {
+function replayOptions(body: ReplayBody): ReplayOptions {
   const { event_ids: eventIds, event_type: eventType, filter, rate_per_second: ratePerSecond } = body
   const times = { from: dateOf(body.from), to: dateOf(body.to) }
   return given({ ...times, eventIds, eventType, filter, ratePerSecond })
-}
-
-function dateOf(text: string | undefined): Date | undefined {
-  return text === undefined ? undefined : new Date(text)
 }
 
 function startedAnswer({ replay, isNew }: { replay: Replay; isNew: boolean }): Answer {
@@ -138,43 +133,27 @@ function startedAnswer({ replay, isNew }: { replay: Replay; isNew: boolean }): A
   return { status: isNew ? 202 : 200, json: replayJson(replay), headers }
 }
 
-function countAnswer({ total, totalIsEstimate, removed, oldestKeptAt }: ReplayCount): Answer {
-  const json = {
-    dry_run: true,
-    count: total,
-    ...(totalIsEstimate && { count_is_estimate: true }),
-    removed,
-    oldest_kept_at: oldestKeptAt,
-  }
-  return { status: 200, json }
+const countJson = writerOf(schemas.replayCount, ({ total, totalIsEstimate }: ReplayCount) => ({
+  dry_run: true,
+  count: total,
+  count_is_estimate: totalIsEstimate || undefined,
+}))
+
+function countAnswer(count: ReplayCount): Answer {
+  return { status: 200, json: countJson(count) }
 }
 
-function replayJson(replay: Replay): object {
-  const { state, total, done, skipped, removed } = replay
+const replayJson = writerOf(schemas.replay, (replay: Replay) => {
+  const { subscription, total, totalIsEstimate, done, skipped, removed } = replay
   const passed = done + skipped + removed
-  const isOver = state === 'completed'
+  const isOver = replay.state === 'completed'
   return {
-    id: replay.id,
-    kind: replay.kind,
-    subscriber_id: replay.subscription.id,
-    subscriber: replay.subscription.name,
-    state,
-    request: replay.request,
-    total,
-    ...(replay.totalIsEstimate && { total_is_estimate: true }),
-    done,
-    skipped,
-    removed,
+    subscriber_id: subscription.id,
+    subscriber: subscription.name,
+    total_is_estimate: totalIsEstimate || undefined,
     remaining: isOver ? 0 : Math.max(0, total - passed),
     // The total may be an estimate that is too low, so 100 percent is said only at the end.
     percent: isOver ? 100 : Math.min(99, Math.floor((100 * passed) / Math.max(1, total))),
     reached_event_id: replay.reached,
-    oldest_kept_at: replay.oldestKeptAt,
-    rate_per_second: replay.ratePerSecond,
-    created_at: replay.createdAt,
-    created_by: replay.createdBy,
-    finished_at: replay.finishedAt,
-    reason: replay.reason,
-    last_error: replay.lastError,
   }
-}
+})

@@ -118,10 +118,7 @@ export function settleRoutes(hub: Hub): Route[] {
   ]
 }
 
-interface ClaimBody {
-  readonly worker_id?: string | undefined
-  readonly lease_token?: string | undefined
-}
+type ClaimBody = z.output<typeof schemas.claimBody>
 
 /** A token says which lease is meant; without a token, the lease that the worker holds on the event. */
 function claimOf(eventId: number, { worker_id: workerId, lease_token: token }: ClaimBody): LeaseClaim {
@@ -130,13 +127,11 @@ function claimOf(eventId: number, { worker_id: workerId, lease_token: token }: C
   throw badField('worker_id', 'given without a lease_token', undefined)
 }
 
-interface ReportBody extends ClaimBody {
-  readonly execution_time_ms?: number | undefined
-  readonly started_after_ms?: number | undefined
-  readonly status_code?: number | undefined
-}
-
-function reportOf(eventId: number, body: ReportBody, outcome: Report['outcome']): Report {
+function reportOf(
+  eventId: number,
+  body: z.output<typeof schemas.completeBody>,
+  outcome: Report['outcome'],
+): Report {
   return {
     claim: claimOf(eventId, body),
     outcome,

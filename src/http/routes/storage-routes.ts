@@ -1,7 +1,8 @@
 import { z } from 'zod'
 import type { Hub, Storage } from '../../hub.ts'
+import { writerOf } from '../answer-writer.ts'
 import { defineRoute, type Route } from '../route.ts'
-import { eventId, named, text, time } from '../schemas.ts'
+import { answerObject, eventId, text, time } from '../schemas.ts'
 
 const table = z.object({
   table: z.string(),
@@ -11,22 +12,19 @@ const table = z.object({
   oldest_at: time.nullable().describe('When the oldest row was written, if that is known.'),
 })
 
-const storage = named(
-  'Storage',
-  z.object({
-    bytes: z.int().describe('Size of all tables.'),
-    tables: z.array(table).describe('The tables, largest first.'),
-    keep_finished_ms: z.int(),
-    keep_audit_ms: z.int(),
-    keep_dead_letters_ms: z.int(),
-    archives_audit: z.boolean().describe('True: audit records are written to files before they are deleted.'),
-    types: z
-      .array(z.object({ type: z.string(), keep_ms: z.int() }))
-      .describe('Types of events with their own keeping time. 0: deleted as soon as they have succeeded.'),
-  }),
-)
+const storage = answerObject('Storage', {
+  bytes: z.int().describe('Size of all tables.'),
+  tables: z.array(table).describe('The tables, largest first.'),
+  keep_finished_ms: z.int(),
+  keep_audit_ms: z.int(),
+  keep_dead_letters_ms: z.int(),
+  archives_audit: z.boolean().describe('True: audit records are written to files before they are deleted.'),
+  types: z
+    .array(z.object({ type: z.string(), keep_ms: z.int() }))
+    .describe('Types of events with their own keeping time. 0: deleted as soon as they have succeeded.'),
+})
 
-const purged = named('PurgedEvent', z.object({ event_id: z.int(), purged_at: time }))
+const purged = answerObject('PurgedEvent', { event_id: z.int(), purged_at: time })
 
 /** How much is stored, and the erasure of one event's content. */
 export function storageRoutes(hub: Hub): Route[] {
@@ -54,20 +52,16 @@ export function storageRoutes(hub: Hub): Route[] {
   ]
 }
 
-export function storageJson({ tables, policies }: Storage): object {
-  return {
-    bytes: tables.reduce((sum, { bytes }) => sum + bytes, 0),
-    tables: tables.map(({ table, rows, rowsAreEstimate, bytes, oldestAt }) => ({
-      table,
-      rows,
-      ...(rowsAreEstimate && { rows_are_estimate: true }),
-      bytes,
-      oldest_at: oldestAt,
-    })),
-    keep_finished_ms: policies.keepFinishedMs,
-    keep_audit_ms: policies.keepAuditMs,
-    keep_dead_letters_ms: policies.keepDeadLettersMs,
-    archives_audit: policies.archiveDirectory !== undefined,
-    types: policies.types.map(({ type, keepMs }) => ({ type, keep_ms: keepMs })),
-  }
-}
+const tableJson = writerOf(table, ({ rowsAreEstimate }: Storage['tables'][number]) => ({
+  rows_are_estimate: rowsAreEstimate || undefined,
+}))
+
+export const storageJson = writerOf(storage, ({ tables, policies }: Storage) => ({
+  bytes: tables.reduce((sum, { bytes }) => sum + bytes, 0),
+  tables: tables.map(tableJson),
+  keep_finished_ms: policies.keepFinishedMs,
+  keep_audit_ms: policies.keepAuditMs,
+  keep_dead_letters_ms: policies.keepDeadLettersMs,
+  archives_audit: policies.archiveDirectory !== undefined,
+  types: policies.types.map(({ type, keepMs }) => ({ type, keep_ms: keepMs })),
+}))
