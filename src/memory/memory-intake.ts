@@ -8,7 +8,7 @@ import { type Draw, drawMemory, laneName, type MemoryRoute } from './draw-memory
 import type { HeldBack } from './held-back.ts'
 import type { MemoryClock } from './memory-clock.ts'
 import type { MemoryQueue } from './memory-queue.ts'
-import type { OpenQueue, OpenQueues } from './open-queues.ts'
+import type { OpenQueues, Persister } from './persister.ts'
 import { type LaneKeys, routeMemory } from './route-memory.ts'
 
 export interface MemoryIntakeOptions {
@@ -95,7 +95,7 @@ export class MemoryIntake {
   }
 
   async #flush(calls: (readonly NewEvent[])[]): Promise<Verdict[]> {
-    await Promise.all([...this.#options.queues.values()].map(({ persister }) => persister.room()))
+    await Promise.all([...this.#options.queues.values()].map((persister) => persister.room()))
     const events = calls.flat()
     for (let look = 0; look < looksMax; look++) {
       const looked = await this.#lookInto(events)
@@ -197,7 +197,7 @@ export class MemoryIntake {
 
   #findRoom(sizes: ReadonlyMap<number, { events: number; chars: number }>): 'memory' | 'stored' | Error {
     for (const [no, { events, chars }] of sizes) {
-      const { queue } = this.#options.queues.get(no) as OpenQueue
+      const { queue } = this.#options.queues.get(no) as Persister
       if (!queue.isFull(events, chars)) continue
       const { name, queue: config } = queue.subscription
       return config.onFull === 'hold'
@@ -214,16 +214,16 @@ export class MemoryIntake {
     createdAt: Date,
   ): Published[] {
     const { queues } = this.#options
-    const touched = new Set<OpenQueue>()
+    const touched = new Set<Persister>()
     for (const [place, keys] of owed.entries()) {
       const event = toStored(events[place] as NewEvent, { id: ids[place] as number, createdAt })
       for (const [no, laneKey] of keys) {
-        const open = queues.get(no) as OpenQueue
-        open.queue.add({ event, laneKey })
-        touched.add(open)
+        const persister = queues.get(no) as Persister
+        persister.queue.add({ event, laneKey })
+        touched.add(persister)
       }
     }
-    for (const { persister } of touched) persister.added()
+    for (const persister of touched) persister.added()
     const pressed = [...touched].filter(({ queue }) => queue.isPressed)
     const pressedNos = new Map(pressed.map(({ queue }) => [queue.subscription.no, queue.subscription.name]))
     // Field by field: spreading takes ten times as long, and this is done for every event.

@@ -26,8 +26,7 @@ import type { HeldBack } from './held-back.ts'
 import { markMemory } from './mark-memory.ts'
 import type { MemoryClock } from './memory-clock.ts'
 import type { MemoryQueue } from './memory-queue.ts'
-import type { OpenQueue, OpenQueues } from './open-queues.ts'
-import type { Persister } from './persister.ts'
+import type { OpenQueues, Persister } from './persister.ts'
 import type { Timer } from './timer.ts'
 
 export interface MemorySourceOptions extends Pick<Core, 'db' | 'worker' | 'metrics'> {
@@ -227,7 +226,7 @@ export class MemorySource {
   }
 
   #persisterOf({ subscription }: MemoryQueue): Persister {
-    return (this.#options.queues.get(subscription.no) as OpenQueue).persister
+    return this.#options.queues.get(subscription.no) as Persister
   }
 }
 

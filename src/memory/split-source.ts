@@ -17,7 +17,7 @@ import { adoptedOf, isAdopted, movedOf } from './adoption.ts'
 import { type MemoryDelivery, MemoryRun } from './entry.ts'
 import type { HeldBack } from './held-back.ts'
 import type { MemorySource } from './memory-source.ts'
-import type { OpenQueues } from './open-queues.ts'
+import type { OpenQueues } from './persister.ts'
 
 export interface SplitSourceOptions extends Pick<Core, 'trouble'> {
   readonly memory: MemorySource
