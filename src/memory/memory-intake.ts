@@ -23,11 +23,6 @@ export interface MemoryIntakeOptions {
 /** A call is taken into memory as a whole, or stored, or refused. */
 type Verdict = readonly Published[] | 'stored' | Error
 
-interface Known {
-  version: number
-  readonly routes: Map<string, MemoryRoute>
-}
-
 const callsMax = 1_000
 const eventsMax = 5_000
 const typesMax = 10_000
@@ -41,7 +36,9 @@ const retryAfterSeconds = 1
  */
 export class MemoryIntake {
   readonly #options: MemoryIntakeOptions
-  readonly #known: Known = { version: 0, routes: new Map() }
+  /** The routes that are known, as of this version of them. */
+  readonly #routes = new Map<string, MemoryRoute>()
+  #version = 0
   readonly #batcher: Batcher<readonly NewEvent[], Verdict>
 
   constructor(options: MemoryIntakeOptions) {
@@ -69,7 +66,7 @@ export class MemoryIntake {
     for (const [place, event] of events.entries()) {
       const { owed, endsAt } = published[place] as Published
       if (endsAt !== null || owed.length === 0 || !isPlain(event)) continue
-      if (owed.every((no) => this.#isUsable(no))) this.#known.routes.delete(event.type as string)
+      if (owed.every((no) => this.#isUsable(no))) this.#routes.delete(event.type as string)
     }
   }
 
@@ -79,7 +76,7 @@ export class MemoryIntake {
 
   #mayPass(event: NewEvent): boolean {
     if (!isPlain(event)) return false
-    const route = this.#known.routes.get(event.type as string)
+    const route = this.#routes.get(event.type as string)
     return route === undefined || this.#suits(route)
   }
 
@@ -107,7 +104,7 @@ export class MemoryIntake {
 
   /** Routes the events whose payload a subscription inspects, as far as that is known. */
   async #lookInto(events: readonly NewEvent[]): Promise<ReadonlyMap<NewEvent, LaneKeys>> {
-    const inspected = events.filter(({ type }) => this.#known.routes.get(type as string)?.inspectsPayload)
+    const inspected = events.filter(({ type }) => this.#routes.get(type as string)?.inspectsPayload)
     if (inspected.length === 0) return new Map()
     const owed = await routeMemory(this.#options.db, inspected)
     return new Map(inspected.map((event, place) => [event, owed[place] as LaneKeys]))
@@ -119,9 +116,8 @@ export class MemoryIntake {
     looked: ReadonlyMap<NewEvent, LaneKeys>,
   ): Promise<Draw | undefined> {
     const { db, queues, heldBack, clock, lost } = this.#options
-    const { routes } = this.#known
     const types = new Set(events.map(({ type }) => type as string))
-    const unknown = [...types].filter((type) => !routes.has(type))
+    const unknown = [...types].filter((type) => !this.#routes.has(type))
     const open = [...queues.values()].filter(({ queue }) => !queue.isLost)
     heldBack.watch()
     const draw = await drawMemory(db, {
@@ -137,12 +133,11 @@ export class MemoryIntake {
 
   /** Whether all is known now that has to be, as of one moment. */
   #learn({ version, routes }: Draw, types: readonly string[]): boolean {
-    const known = this.#known
-    if (known.version !== version || known.routes.size > typesMax) known.routes.clear()
-    known.version = version
-    for (const [type, route] of routes) known.routes.set(type, route)
+    if (this.#version !== version || this.#routes.size > typesMax) this.#routes.clear()
+    this.#version = version
+    for (const [type, route] of routes) this.#routes.set(type, route)
     // If a payload has to be inspected and that was not known, the event has not been routed by itself.
-    return types.every((type) => known.routes.has(type) && !routes.get(type)?.inspectsPayload)
+    return types.every((type) => this.#routes.has(type) && !routes.get(type)?.inspectsPayload)
   }
 
   /** Nothing is awaited from here on, so nothing changes in between. */
@@ -164,7 +159,7 @@ export class MemoryIntake {
   #owed(event: NewEvent, looked: ReadonlyMap<NewEvent, LaneKeys>): LaneKeys {
     const found = looked.get(event)
     if (found !== undefined) return found
-    const { owed } = this.#known.routes.get(event.type as string) as MemoryRoute
+    const { owed } = this.#routes.get(event.type as string) as MemoryRoute
     return new Map(owed.map((no) => [no, event.orderingKey]))
   }
 
@@ -172,7 +167,7 @@ export class MemoryIntake {
     const sizes = new Map<number, { events: number; chars: number }>()
     for (const [place, keys] of owed.entries()) {
       const event = events[place] as NewEvent
-      if (keys.size === 0 || this.#known.routes.get(event.type as string)?.ages) return 'stored'
+      if (keys.size === 0 || this.#routes.get(event.type as string)?.ages) return 'stored'
       let draining = 0
       for (const [no, key] of keys) {
         if (!this.#isUsable(no) || (key !== null && this.#isElsewhere(no, key, draw))) return 'stored'

@@ -53,7 +53,7 @@ export class Memory {
     this.#core = core
     this.#observe = observe
     const [queues, clock] = [this.#queues, this.#clock]
-    this.#timer = new Timer({ now: () => clock.now(), fire: () => signals.emit('wakeHandlers') })
+    this.#timer = new Timer(clock, () => signals.emit('wakeHandlers'))
     this.#heldBack = new HeldBack({ queues, signals })
     const parts = { queues, clock, heldBack: this.#heldBack }
     this.#source = new MemorySource({ ...core, ...parts, timer: this.#timer })
@@ -177,7 +177,7 @@ export class Memory {
     })
     this.#queues.set(subscription.no, persister)
     if (recovered > 0) this.#observe.recovered(subscription.name, recovered)
-    if (queue.nextDueAtMs !== null) this.#timer.at(queue.nextDueAtMs)
+    this.#timer.at(queue.nextDueAtMs)
     for (const entry of exhausted) {
       const burial = await this.#source.buryExhausted(queue, entry)
       if (burial !== undefined) this.#observe.buried(burial)
@@ -219,9 +219,10 @@ export class Memory {
   }
 
   #tick(): void {
-    for (const persister of this.#queues.values()) persister.tick()
-    for (const { queue } of this.#queues.values())
-      if (queue.nextDueAtMs !== null) this.#timer.at(queue.nextDueAtMs)
+    for (const persister of this.#queues.values()) {
+      persister.tick()
+      this.#timer.at(persister.queue.nextDueAtMs)
+    }
   }
 
   /** Closes a queue once, however often that is asked for meanwhile. */

@@ -148,7 +148,10 @@ export class Persister {
       left -= page.added.length
       isMore = page.isMore || (left > 0 && page.added.length > 0)
     }
-    if (ledger.covered >= compactFrom) this.#compactBeside()
+    if (ledger.covered < compactFrom) return
+    this.#compacting ??= this.#beside(this.compact()).finally(() => {
+      this.#compacting = undefined
+    })
   }
 
   async #persistPage(page: Page): Promise<void> {
@@ -191,12 +194,6 @@ export class Persister {
     const { event, attempts, failures, dueAtMs, lastError } = entry
     const dueAfterMs = dueAtMs === null ? null : Math.max(1, dueAtMs - this.#options.clock.now())
     return { event, laneKey: entry.lane?.key ?? null, attempts, failures, dueAfterMs, lastError }
-  }
-
-  #compactBeside(): void {
-    this.#compacting ??= this.#beside(this.compact()).finally(() => {
-      this.#compacting = undefined
-    })
   }
 
   async #beside(work: Promise<unknown>): Promise<void> {
