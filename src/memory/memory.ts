@@ -85,12 +85,6 @@ export class Memory {
     return [...this.#queues.values()].map(({ queue }) => viewOf(queue))
   }
 
-  /** A queue by its name; undefined: it is not here. */
-  get(name: string): MemoryView | undefined {
-    const open = this.#named(name)
-    return open && viewOf(open.queue)
-  }
-
   /** If a subscription has ended and another one has its name now, the newer of them. */
   #named(name: string): Persister | undefined {
     const named = [...this.#queues.values()].filter(({ queue }) => queue.subscription.name === name)
