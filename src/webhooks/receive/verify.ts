@@ -1,3 +1,4 @@
+import { badOption } from '../../domain/bad-value.ts'
 import { checkOptions } from '../../domain/known-names.ts'
 import { PosthornError } from '../../errors.ts'
 import { type HeaderLookup, headerLookup, type WebhookHeaders } from './headers.ts'
@@ -87,20 +88,12 @@ function describeAge(ageSeconds: number, toleranceSeconds: number): string {
 
 function checkBody(body: unknown): void {
   if (typeof body === 'string' || body instanceof Uint8Array) return
-  throw new PosthornError('BAD_OPTION', {
-    option: 'body',
-    expected: 'the bytes or the text as they came',
-    value: typeof body,
-  })
+  throw badOption('body', 'the bytes or the text as they came', typeof body)
 }
 
 function checkTolerance(toleranceSeconds: number): void {
   if (toleranceSeconds >= 0 && Number.isFinite(toleranceSeconds)) return
-  throw new PosthornError('BAD_OPTION', {
-    option: 'toleranceSeconds',
-    expected: '0 or more',
-    value: String(toleranceSeconds),
-  })
+  throw badOption('toleranceSeconds', '0 or more', String(toleranceSeconds))
 }
 
 function refused(reason: string): PosthornError {
