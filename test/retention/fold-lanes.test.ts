@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { foldLanes } from '../../src/retention/audit-statements.ts'
-import { numberLanes } from '../../src/webhooks/send/lane-numbers.ts'
+import { numberLanes } from '../../src/webhooks/send/webhook-notes.ts'
 import { only, useEngines } from '../support/engine.ts'
 
 const openEngine = useEngines('fold_lanes')

@@ -182,7 +182,7 @@ export class Dispatcher {
       timestamp,
       userAgent: agent,
       deliveryId: deliveryId({ createdAtMs, eventId: event.id, subscriptionNo: run.subscription }),
-      lane: notes.lanes.of(delivery),
+      lane: notes.laneOf(delivery),
       replay: notes.replayOf(delivery),
     }
   }
@@ -196,7 +196,7 @@ export class Dispatcher {
     }
     this.#options.observe.sent(errorClass ?? `${Math.floor((statusCode ?? 0) / 100)}xx`)
     attempt.conclude({ outcome, exchange })
-    if (outcome.kind === 'succeeded') this.#options.notes.lanes.delivered(delivery)
+    if (outcome.kind === 'succeeded') this.#options.notes.delivered(delivery)
     const error = exchange.error ?? (outcome.kind === 'failed' ? outcome.reason : null)
     const isProbe = this.#probes.has(run)
     return this.#breaker.tell({ subscription: run.subscription, endpoint, isProbe, error })
