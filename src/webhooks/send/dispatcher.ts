@@ -8,11 +8,11 @@ import { Loop } from '../../core/loop.ts'
 import type { Database } from '../../db/database.ts'
 import type { LeasedRun } from '../../domain/delivery.ts'
 import { deliveryId } from '../../domain/id.ts'
-import { type Subscription, webhookTimeoutMsDefault } from '../../domain/subscription.ts'
+import type { Subscription } from '../../domain/subscription.ts'
 import { Breaker, returnProbes, type StatusChange, takeProbes } from './breaker.ts'
 import { type Endpoint, listEndpoints } from './endpoint-rows.ts'
 import { EndpointSecrets } from './endpoint-secrets.ts'
-import { type Posted, postWebhook } from './post-webhook.ts'
+import { type Posted, postWebhook, type Target, targetOf } from './post-webhook.ts'
 import type { Sender } from './sender.ts'
 import type { Vault } from './vault.ts'
 import type { WebhookNotes } from './webhook-notes.ts'
@@ -43,14 +43,10 @@ const concurrencyDefault = 10
 const concurrencyMax = 50
 const probesMax = 100
 
-interface Served extends Endpoint {
-  /** Connections are never shared between subscribers. */
-  readonly poolKey: string
-  readonly timeoutMs: number
+interface Served extends Endpoint, Target {
   readonly keys: readonly KeyObject[]
   /** The subscriber's own headers, opened; undefined: a value does not open. */
   readonly sentHeaders: Readonly<Record<string, string>> | undefined
-  readonly hiddenHeaders: ReadonlySet<string>
 }
 
 /** Sends webhooks: each subscriber has a share of the runner, whose attempts are requests. */
@@ -117,19 +113,12 @@ export class Dispatcher {
   }
 
   #serve(subscription: Subscription, endpoint: Endpoint): void {
-    const { no, id, timeoutMs, maxConcurrency } = subscription
+    const { no, maxConcurrency } = subscription
     const { runner } = this.#options
     const isNew = !this.#served.has(no)
     const keys = this.#secrets.keysOf(endpoint.secrets)
     const sentHeaders = this.#secrets.headersOf(endpoint)
-    this.#served.set(no, {
-      ...endpoint,
-      poolKey: id,
-      timeoutMs: timeoutMs ?? webhookTimeoutMsDefault,
-      keys,
-      sentHeaders,
-      hiddenHeaders: new Set(endpoint.sealedHeaders.map(({ name }) => name)),
-    })
+    this.#served.set(no, { ...targetOf(endpoint, subscription), keys, sentHeaders })
     const concurrency = Math.min(maxConcurrency ?? concurrencyDefault, concurrencyMax)
     // If a secret or header does not open here, the deliveries are left to processes that have the key.
     const canSend = keys.length > 0 && sentHeaders !== undefined
