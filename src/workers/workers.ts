@@ -7,7 +7,6 @@ import { followPromotion } from '../engine/promotions.ts'
 import {
   countStatement,
   countStatesStatement,
-  listPageBackwardsStatement,
   listPageStatement,
   listStatement,
   registerStatement,
@@ -70,12 +69,6 @@ export function rememberWorker(db: Reader, name: string): RememberedWorker {
   return { number, register }
 }
 
-/** Records that a worker is alive. False: no worker of this name was ever registered. */
-export async function touchWorker(db: Reader, name: string): Promise<boolean> {
-  const rows = await db.run<[no: number]>(touchStatement(db), [name])
-  return rows.length > 0
-}
-
 /** Records that these workers are alive, as far as they were registered. */
 export async function touchWorkers(db: Reader, names: readonly string[]): Promise<void> {
   await db.run(touchManyStatement(db), [textArray(names)])
@@ -104,9 +97,8 @@ export async function listWorkerPage(db: Database, filter: WorkerFilter = {}): P
   return readAtOnce(db, async (reader) => {
     const [counted] = await reader.run<[total: number]>(countStatement(db), [state])
     const start = after === null ? beforeAll[order] : Number(after)
-    const statement = order === 'asc' ? listPageStatement : listPageBackwardsStatement
-    const values = [state, start, limit + 1, offset]
-    const { rows } = await reader.query<Worker & { no: number }>(statement(db).text, values)
+    const values = [state, start, order === 'asc' ? 1 : -1, limit + 1, offset]
+    const { rows } = await reader.query<Worker & { no: number }>(listPageStatement(db).text, values)
     const last = rows[limit - 1]
     const nextCursor = rows.length > limit && last !== undefined ? cursorAt(last.no) : null
     const workers = rows.slice(0, limit).map(({ no, ...worker }) => worker)
