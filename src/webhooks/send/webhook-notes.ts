@@ -5,20 +5,14 @@ import type { Served } from '../../subscriptions/served.ts'
 import type { LanePlace } from './webhook-request.ts'
 import * as statements from './webhook-statements.ts'
 
-/** A delivery's place in its lane, which a receiver can check. */
-interface LaneNumber extends LanePlace {
-  readonly runId: number
-  readonly eventId: number
-}
-
 /** What a webhook says besides its event: its place in a lane, and the replay that asked for it. Forgotten with the lease. */
 export class WebhookNotes {
   readonly #db: Database
   readonly #served: Pick<Served, 'get'>
   readonly #replays = new WeakMap<LeasedDelivery, string>()
-  readonly #numbers = new WeakMap<LeasedDelivery, LaneNumber>()
+  readonly #numbers = new WeakMap<LeasedDelivery, LanePlace>()
   /** The last number that was delivered under the present lease. */
-  readonly #delivered = new WeakMap<LeasedRun, LaneNumber>()
+  readonly #delivered = new WeakMap<LeasedRun, LanePlace>()
 
   constructor(db: Database, served: Pick<Served, 'get'>) {
     this.#db = db
@@ -60,39 +54,23 @@ export class WebhookNotes {
     for (const [place, replay] of rows) this.#replays.set(deliveries[place - 1] as LeasedDelivery, replay)
   }
 
+  /**
+   * Numbers the deliveries that a lease has granted from lanes, in their order. A delivery keeps its number. A crash of the
+   * database may lose numbers only of deliveries that were not settled since, and these come again in the same order.
+   */
   async #number(runs: readonly LeasedRun[]): Promise<void> {
     const lanes = new Map(runs.filter(({ laneKey }) => laneKey !== null).map((run) => [run.id, run]))
     const [first] = lanes.values()
     if (first === undefined) return
-    const numbers = await numberLanes(this.#db, { runIds: [...lanes.keys()], token: first.token })
-    for (const number of numbers) {
-      const delivery = lanes.get(number.runId)?.deliveries.find(({ event }) => event.id === number.eventId)
-      if (delivery !== undefined) this.#numbers.set(delivery, number)
+    const values = [numberArray([...lanes.keys()]), first.token]
+    const options = { indexPlans: true, durable: false }
+    const rows = await this.#db.once<NumberRow>(statements.numberLanes(this.#db), values, options)
+    for (const [runId, eventId, orderingKey, epoch, sequence, delivered, isLate] of rows) {
+      const delivery = lanes.get(runId)?.deliveries.find(({ event }) => event.id === eventId)
+      if (delivery === undefined) continue
+      this.#numbers.set(delivery, { orderingKey, epoch, sequence, delivered, isLate })
     }
   }
-}
-
-/**
- * Numbers the deliveries that a lease has granted from lanes, in their order. A delivery keeps its number. A crash of the
- * database may lose numbers only of deliveries that were not settled since, and these come again in the same order.
- */
-export async function numberLanes(
-  db: Database,
-  { runIds, token }: { runIds: readonly number[]; token: number },
-): Promise<LaneNumber[]> {
-  const rows = await db.once<NumberRow>(statements.numberLanes(db), [numberArray(runIds), token], {
-    indexPlans: true,
-    durable: false,
-  })
-  return rows.map(([runId, eventId, orderingKey, epoch, sequence, delivered, isLate]) => ({
-    runId,
-    eventId,
-    orderingKey,
-    epoch,
-    sequence,
-    delivered,
-    isLate,
-  }))
 }
 
 type NumberRow = [
