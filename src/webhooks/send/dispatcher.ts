@@ -130,7 +130,10 @@ export class Dispatcher {
   }
 
   async #attempt(attempt: RunningAttempt): Promise<void> {
-    const served = this.#served.get(attempt.delivery.run.subscription)
+    const { sender, notes } = this.#options
+    const { delivery } = attempt
+    const { run, event } = delivery
+    const served = this.#served.get(run.subscription)
     if (served === undefined) return attempt.conclude({ outcome: 'held' })
     const nowMs = databaseNowMs(attempt.held, performance.now())
     const secrets = this.#secretsOf(served, nowMs)
@@ -139,8 +142,20 @@ export class Dispatcher {
       const reason = 'A secret or header of the subscriber cannot be opened: see POSTHORN_SECRET_KEY'
       return attempt.conclude({ outcome: { kind: 'failed', reason, uncounted: true } })
     }
-    const parts = this.#partsOf(attempt, served, { secrets, headers, timestamp: Math.floor(nowMs / 1000) })
-    const posted = await postWebhook(this.#options.sender, served, parts, attempt.lightSignal)
+    const createdAtMs = event.createdAt.getTime()
+    const parts: RequestParts = {
+      event,
+      secrets,
+      headers,
+      format: served.format,
+      attempt: delivery.attempt,
+      timestamp: Math.floor(nowMs / 1000),
+      userAgent: agent,
+      deliveryId: deliveryId({ createdAtMs, eventId: event.id, subscriptionNo: run.subscription }),
+      lane: notes.laneOf(delivery),
+      replay: notes.replayOf(delivery),
+    }
+    const posted = await postWebhook(sender, served, parts, attempt.lightSignal)
     // Wait for the report: a delivery that is handed back must find its subscriber paused already.
     const reported = this.#conclude(attempt, posted)
     if (reported !== undefined) await reported
@@ -152,28 +167,6 @@ export class Dispatcher {
     return this.#secrets.keysOf(
       secrets.filter(({ expiresAtMs }) => expiresAtMs === null || expiresAtMs > nowMs),
     )
-  }
-
-  #partsOf(
-    { delivery }: RunningAttempt,
-    { format }: Served,
-    { secrets, headers, timestamp }: Pick<RequestParts, 'secrets' | 'headers' | 'timestamp'>,
-  ): RequestParts {
-    const { notes } = this.#options
-    const { run, event, attempt } = delivery
-    const createdAtMs = event.createdAt.getTime()
-    return {
-      event,
-      secrets,
-      format,
-      headers,
-      attempt,
-      timestamp,
-      userAgent: agent,
-      deliveryId: deliveryId({ createdAtMs, eventId: event.id, subscriptionNo: run.subscription }),
-      lane: notes.laneOf(delivery),
-      replay: notes.replayOf(delivery),
-    }
   }
 
   #conclude(attempt: RunningAttempt, { outcome, endpoint, exchange }: Posted): Promise<void> | undefined {
