@@ -1,3 +1,4 @@
+import type { WorkerIdentity } from '../core/core.ts'
 import { badOption, checkPaging, type Paging, pagingOptions } from '../core/paging.ts'
 import { readAtOnce } from '../core/reader.ts'
 import { textArray } from '../db/array.ts'
@@ -44,15 +45,8 @@ export async function registerWorker(db: Reader, name: string): Promise<number> 
   return (added as [number])[0]
 }
 
-/** A worker of this process, whose number is remembered. */
-export interface RememberedWorker {
-  /** Registers the worker when its number is first needed. */
-  number(): Promise<number>
-  /** Records that the worker is alive. If a failover has lost its number it gets another. */
-  register(): Promise<number>
-}
-
-export function rememberWorker(db: Reader, name: string): RememberedWorker {
+/** A worker of this process, which is registered when its number is first needed. The number is remembered. */
+export function rememberWorker(db: Reader, name: string): WorkerIdentity {
   let known: number | undefined
   let first: Promise<number> | undefined
   const register = async () => {
