@@ -2,7 +2,7 @@ import type { Dispatcher } from 'undici'
 import type { AddressPolicy } from './address-policy.ts'
 import type { Connection } from './connection.ts'
 import { ConnectionPool } from './connection-pool.ts'
-import { Connector, type Progress } from './connector.ts'
+import { Connector, type ConnectorOptions, type Progress } from './connector.ts'
 import { type Cancellation, Deadline } from './deadline.ts'
 import { Resolver, type ResolverOptions } from './resolver.ts'
 import { type Answer, RoundTrip } from './round-trip.ts'
@@ -10,15 +10,10 @@ import { SendError, toSendError } from './send-failure.ts'
 import { parseTargetUrl } from './target-url.ts'
 import { type Result, readRetryAfter } from './webhook-outcome.ts'
 
-export interface SenderOptions {
-  readonly policy: AddressPolicy
+export interface SenderOptions extends Omit<ConnectorOptions, 'resolver'> {
   /** Per subscriber and endpoint. */
   readonly connectionsMax?: number
-  /** How long TCP and TLS may take together. */
-  readonly connectMs?: number
   readonly dns?: Omit<ResolverOptions, 'policy'>
-  /** Certificates to trust instead of the usual ones. */
-  readonly ca?: string
 }
 
 export interface SendRequest {
