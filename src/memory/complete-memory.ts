@@ -1,3 +1,4 @@
+import { numberArray } from '../db/array.ts'
 import { type Database, defineStatement } from '../db/database.ts'
 import { type CallerTransaction, rowsOf } from '../domain/caller-transaction.ts'
 import type { MemoryDeliveryName } from './claim-memory.ts'
@@ -47,7 +48,7 @@ export async function awaitMemoryCompletion(db: Database, delivery: MemoryDelive
   const { subscription, token, eventId } = delivery
   return db.transaction(async (tx) => {
     const written = await tx.run(completeStatement(db), [subscription, token, eventId])
-    if (written.length > 0) await tx.run(undoStatement(db), [subscription, eventId])
+    if (written.length > 0) await tx.run(undoStatement(db), [subscription, numberArray([eventId])])
     return (
       written.length === 0 && (await tx.run(isCompletedStatement(db), [subscription, eventId])).length > 0
     )
@@ -65,9 +66,9 @@ const completeStatement = defineStatement(
   returning 1 as settled`,
 )
 
-const undoStatement = defineStatement(
+export const undoStatement = defineStatement(
   'undo_complete_memory',
-  'delete from __schema__.memory_settled t where t.subscription = $1 and t.event_id = $2',
+  'delete from __schema__.memory_settled t where t.subscription = $1 and t.event_id = any($2::bigint[])',
 )
 
 const isCompletedStatement = defineStatement(

@@ -177,7 +177,11 @@ export class MemoryIntake {
         const size = sizes.get(no) ?? { events: 0, chars: 0 }
         sizes.set(no, { events: size.events + 1, chars: size.chars + event.payloadText.length })
       }
-      if (draining === keys.size) return new PosthornError('QUEUE_DRAINING', { queue: this.#nameOf(keys) })
+      if (draining === keys.size) {
+        const [no] = keys.keys()
+        const { queue } = this.#options.queues.get(no as number) as Persister
+        return new PosthornError('QUEUE_DRAINING', { queue: queue.subscription.name })
+      }
       if (draining > 0) return 'stored'
     }
     return this.#findRoom(sizes)
@@ -233,11 +237,6 @@ export class MemoryIntake {
       refused: null,
       pressed: pressedNos.size === 0 ? noQueues : [...keys.keys()].flatMap((no) => pressedNos.get(no) ?? []),
     }))
-  }
-
-  #nameOf(keys: LaneKeys): string {
-    const [no] = keys.keys()
-    return this.#options.queues.get(no as number)?.queue.subscription.name ?? ''
   }
 }
 
