@@ -126,19 +126,11 @@ async function readQueued(
     numberArray(places.map(({ queue }) => queue)),
     numberArray(places.map(({ id }) => id)),
   ])
-  return rows.map(
-    ([queue, isPayloadLeftOut, retryCount, lastError, lastErrorAt, processingStartedAt, ...event]) => ({
-      queue,
-      queued: {
-        event: eventFromRow(event),
-        isPayloadLeftOut,
-        retryCount,
-        lastError,
-        lastErrorAt,
-        processingStartedAt,
-      },
-    }),
-  )
+  return rows.map((row) => {
+    const [queue, isPayloadLeftOut, retryCount, lastError, lastErrorAt, processingStartedAt, ...event] = row
+    const state = { isPayloadLeftOut, retryCount, lastError, lastErrorAt, processingStartedAt }
+    return { queue, queued: { event: eventFromRow(event), ...state } }
+  })
 }
 
 type QueuedRow = [
