@@ -1,14 +1,13 @@
 import type { Handler } from '../consume/attempt.ts'
-import type { HandlerOptions } from '../consume/registration.ts'
-import { defineRegistration, type Registration } from '../consume/registration.ts'
+import { defineRegistration, type HandlerOptions, type Registration } from '../consume/registration.ts'
 import type { Runner } from '../consume/runner.ts'
 import { Share } from '../consume/share.ts'
 import type { Source } from '../consume/source.ts'
 import type { Core } from '../core/core.ts'
 import { portionsOf } from '../core/portions.ts'
 import { Refresher } from '../core/refresher.ts'
+import { badOption } from '../domain/bad-value.ts'
 import type { Subscription } from '../domain/subscription.ts'
-import { PosthornError } from '../errors.ts'
 import type { Memory } from '../memory/memory.ts'
 import { traced } from '../observe/tracing.ts'
 import { checkpoint } from '../queues/checkpoints.ts'
@@ -52,7 +51,10 @@ export class ServedSubscriptions {
     this.#core = core
     this.#needs = needs
     this.#refresher = new Refresher({ read: () => this.refresh(), trouble })
-    signals.on('queueTaken', (no) => this.#loseTo(no))
+    signals.on('queueTaken', (no) => {
+      this.#taken.add(no)
+      this.#giveUp(no)
+    })
     signals.on('subscriptionsChanged', () => this.refreshSoon())
     signals.on('reconnected', () => this.refreshSoon())
   }
@@ -69,9 +71,7 @@ export class ServedSubscriptions {
   register(types: string | readonly string[], options: HandlerOptions, handler: Handler): void {
     const registration = defineRegistration(types, options, handler)
     const { name } = registration.definition
-    if (this.#registrations.has(name)) {
-      throw new PosthornError('BAD_OPTION', { option: 'name', expected: 'unused', value: name })
-    }
+    if (this.#registrations.has(name)) throw badOption('name', 'unused', name)
     this.#registrations.set(name, registration)
   }
 
@@ -86,35 +86,26 @@ export class ServedSubscriptions {
     this.#needs.runner.retire(no)
   }
 
-  /** Another process has the queue in its memory. */
-  #loseTo(no: number): void {
-    this.#taken.add(no)
-    this.#giveUp(no)
-  }
-
   /**
    * Serves subscriptions that have a handler here and that no other process has: a queue that another process had taken and
    * that the database keeps by now, or a memory queue that no process has any more.
    */
   async #takeUp(subscriptions: readonly Subscription[]): Promise<void> {
-    const { served, runner } = this.#needs
+    const { served, runner, memory } = this.#needs
     for (const subscription of subscriptions) {
       const { no, storage } = subscription
       if (!this.#registrationOf.has(no)) continue
       const isTaken = this.#taken.has(no)
       if (storage === 'database' && !isTaken) continue
-      if (storage === 'memory' && !(await this.#takeUpQueue(subscription, isTaken ? 0 : vacantMsMin)))
-        continue
+      if (storage === 'memory') {
+        this.#useMemory()
+        if (!(await memory.takeUp(subscription, { vacantMs: isTaken ? 0 : vacantMsMin }))) continue
+      }
       this.#taken.delete(no)
       this.#givenUp.delete(no)
       served.set(subscription)
       runner.resume(await this.#shareOf(subscription))
     }
-  }
-
-  async #takeUpQueue(subscription: Subscription, vacantMs: number): Promise<boolean> {
-    this.#useMemory()
-    return this.#needs.memory.takeUp(subscription, { vacantMs })
   }
 
   /** Claims and loads the memory queues of subscriptions that have a handler here. */

@@ -6,23 +6,20 @@ export interface AdoptedRun {
   readonly leasedUntil: Date
 }
 
-export interface Adopted {
-  /** By event. */
-  readonly runs: ReadonlyMap<number, AdoptedRun>
-  /** Events that a handler's transaction has completed: they were not moved. */
-  readonly completed: ReadonlySet<number>
-}
-
-/** What has become of events that were under way. Asked for after the move, because the answer to a move may be lost. */
+/**
+ * What has become of events that were under way: the runs that are leased by the token, by event, and those that a handler's
+ * transaction has completed, which were not moved. Asked for after the move, because the answer to a move may be lost.
+ */
 export async function findAdopted(
   db: Database,
-  { subscription, token, queueToken }: MemoryToken & { readonly queueToken: number },
-): Promise<Adopted> {
-  const rows = await db.run<[eventId: number, runId: number | null, until: Date]>(adoptedStatement(db), [
-    subscription,
-    token,
-    queueToken,
-  ])
+  { subscription, token }: MemoryToken,
+  leaseToken: number,
+): Promise<{ runs: Map<number, AdoptedRun>; completed: Set<number> }> {
+  const values = [subscription, leaseToken, token]
+  const rows = await db.run<[eventId: number, runId: number | null, until: Date]>(
+    adoptedStatement(db),
+    values,
+  )
   const runs = new Map<number, AdoptedRun>()
   const completed = new Set<number>()
   for (const [eventId, runId, leasedUntil] of rows) {

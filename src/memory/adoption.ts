@@ -30,14 +30,6 @@ export class Adoption {
   }
 }
 
-/** Waits for the decision: the delivery as the database knows it, or what else has become of it. */
-export async function adoptedOf(
-  delivery: LeasedDelivery,
-): Promise<LeasedDelivery | Exclude<AdoptedAs, LeasedRun>> {
-  const result = (await (delivery as MemoryDelivery).entry.adoption?.decided) ?? null
-  return result === null || typeof result === 'string' ? result : (result.deliveries[0] as LeasedDelivery)
-}
-
 export function isAdopted(delivery: LeasedDelivery): boolean {
   return (delivery as MemoryDelivery).entry.adoption !== null
 }

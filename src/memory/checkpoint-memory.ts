@@ -49,5 +49,5 @@ const checkpointStatement = defineStatement(
   insert into __schema__.queue_checkpoints as c (id, queue_id, checkpoint_id, event_count, reason, created_at)
   select __schema__.uuid_v7(), q.name, q.checkpoint::text, q.processed, $3, __schema__.clock()
   from queue q
-  returning c.id, c.queue_id, c.checkpoint_id, c.event_count, c.reason, c.created_at`,
+  returning c.id, c.queue_id, c.checkpoint_id::bigint, c.event_count, c.reason, c.created_at`,
 )

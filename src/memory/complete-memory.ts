@@ -1,6 +1,16 @@
+import { numberArray } from '../db/array.ts'
 import { type Database, defineStatement } from '../db/database.ts'
 import { type CallerTransaction, rowsOf } from '../domain/caller-transaction.ts'
 import type { MemoryDeliveryName } from './claim-memory.ts'
+
+/** Marks a suspect as begun, so that it is the one to be charged if it ends its process; false: it cannot begin. */
+export async function markMemory(
+  db: Database,
+  { subscription, token, eventId }: MemoryDeliveryName,
+): Promise<boolean> {
+  const rows = await db.once(markStatement(db), [subscription, token, eventId], {})
+  return rows.length > 0
+}
 
 /** Completes a delivery in the caller's transaction; false: it was completed before, or another process has the queue. */
 export async function completeMemoryIn(
@@ -38,7 +48,7 @@ export async function awaitMemoryCompletion(db: Database, delivery: MemoryDelive
   const { subscription, token, eventId } = delivery
   return db.transaction(async (tx) => {
     const written = await tx.run(completeStatement(db), [subscription, token, eventId])
-    if (written.length > 0) await tx.run(undoStatement(db), [subscription, eventId])
+    if (written.length > 0) await tx.run(undoStatement(db), [subscription, numberArray([eventId])])
     return (
       written.length === 0 && (await tx.run(isCompletedStatement(db), [subscription, eventId])).length > 0
     )
@@ -56,12 +66,21 @@ const completeStatement = defineStatement(
   returning 1 as settled`,
 )
 
-const undoStatement = defineStatement(
+export const undoStatement = defineStatement(
   'undo_complete_memory',
-  'delete from __schema__.memory_settled t where t.subscription = $1 and t.event_id = $2',
+  'delete from __schema__.memory_settled t where t.subscription = $1 and t.event_id = any($2::bigint[])',
 )
 
 const isCompletedStatement = defineStatement(
   'is_completed_memory',
   'select 1 from __schema__.memory_settled t where t.subscription = $1 and t.event_id = $2',
+)
+
+const markStatement = defineStatement(
+  'mark_memory',
+  `update __schema__.memory_events m
+  set is_begun = true
+  from __schema__.memory_queues q
+  where q.subscription = $1 and q.token = $2 and m.subscription = $1 and m.event_id = $3
+  returning 1`,
 )

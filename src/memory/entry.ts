@@ -38,13 +38,7 @@ export interface Arrival {
 export type Postponement = Pick<Entry, 'attempts' | 'failures' | 'dueAtMs' | 'lastError'>
 
 /** How an entry stood when it was persisted. */
-export interface Standing {
-  readonly attempts: number
-  readonly failures: number
-  readonly dueAtMs: number | null
-  readonly lastError: string | null
-  readonly isSuspect: boolean
-}
+export type Standing = Readonly<Postponement & Pick<Entry, 'isSuspect'>>
 
 /** The entries of one ordering key, in order. While the head is out, no other run of the lane is. */
 export interface Lane {

@@ -1,7 +1,7 @@
 import type { Signals } from '../core/signals.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
 import { laneName } from './draw-memory.ts'
-import type { OpenQueues } from './open-queues.ts'
+import type { OpenQueues } from './persister.ts'
 
 export interface HeldBackOptions {
   readonly queues: OpenQueues

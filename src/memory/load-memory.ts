@@ -19,15 +19,10 @@ export interface LoadedDelivery extends MemoryState {
 export async function loadMemory(db: Database, request: LoadRequest): Promise<LoadedDelivery[]> {
   const { subscription, after, rowsMax, charsMax } = request
   const rows = await db.run<LoadRow>(loadStatement(db), [subscription, after, rowsMax, charsMax])
-  return rows.map((row) => ({
-    event: eventFromRow(row, 6),
-    laneKey: row[0],
-    attempts: row[1],
-    failures: row[2],
-    dueAfterMs: row[3],
-    lastError: row[4],
-    isBegun: row[5],
-  }))
+  return rows.map((row) => {
+    const [laneKey, attempts, failures, dueAfterMs, lastError, isBegun] = row
+    return { event: eventFromRow(row, 6), laneKey, attempts, failures, dueAfterMs, lastError, isBegun }
+  })
 }
 
 type LoadRow = [

@@ -8,7 +8,7 @@ import { type Draw, drawMemory, laneName, type MemoryRoute } from './draw-memory
 import type { HeldBack } from './held-back.ts'
 import type { MemoryClock } from './memory-clock.ts'
 import type { MemoryQueue } from './memory-queue.ts'
-import type { OpenQueue, OpenQueues } from './open-queues.ts'
+import type { OpenQueues, Persister } from './persister.ts'
 import { type LaneKeys, routeMemory } from './route-memory.ts'
 
 export interface MemoryIntakeOptions {
@@ -23,11 +23,6 @@ export interface MemoryIntakeOptions {
 /** A call is taken into memory as a whole, or stored, or refused. */
 type Verdict = readonly Published[] | 'stored' | Error
 
-interface Known {
-  version: number
-  readonly routes: Map<string, MemoryRoute>
-}
-
 const callsMax = 1_000
 const eventsMax = 5_000
 const typesMax = 10_000
@@ -41,7 +36,9 @@ const retryAfterSeconds = 1
  */
 export class MemoryIntake {
   readonly #options: MemoryIntakeOptions
-  readonly #known: Known = { version: 0, routes: new Map() }
+  /** The routes that are known, as of this version of them. */
+  readonly #routes = new Map<string, MemoryRoute>()
+  #version = 0
   readonly #batcher: Batcher<readonly NewEvent[], Verdict>
 
   constructor(options: MemoryIntakeOptions) {
@@ -69,7 +66,7 @@ export class MemoryIntake {
     for (const [place, event] of events.entries()) {
       const { owed, endsAt } = published[place] as Published
       if (endsAt !== null || owed.length === 0 || !isPlain(event)) continue
-      if (owed.every((no) => this.#isUsable(no))) this.#known.routes.delete(event.type as string)
+      if (owed.every((no) => this.#isUsable(no))) this.#routes.delete(event.type as string)
     }
   }
 
@@ -79,7 +76,7 @@ export class MemoryIntake {
 
   #mayPass(event: NewEvent): boolean {
     if (!isPlain(event)) return false
-    const route = this.#known.routes.get(event.type as string)
+    const route = this.#routes.get(event.type as string)
     return route === undefined || this.#suits(route)
   }
 
@@ -95,7 +92,7 @@ export class MemoryIntake {
   }
 
   async #flush(calls: (readonly NewEvent[])[]): Promise<Verdict[]> {
-    await Promise.all([...this.#options.queues.values()].map(({ persister }) => persister.room()))
+    await Promise.all([...this.#options.queues.values()].map((persister) => persister.room()))
     const events = calls.flat()
     for (let look = 0; look < looksMax; look++) {
       const looked = await this.#lookInto(events)
@@ -107,7 +104,7 @@ export class MemoryIntake {
 
   /** Routes the events whose payload a subscription inspects, as far as that is known. */
   async #lookInto(events: readonly NewEvent[]): Promise<ReadonlyMap<NewEvent, LaneKeys>> {
-    const inspected = events.filter(({ type }) => this.#known.routes.get(type as string)?.inspectsPayload)
+    const inspected = events.filter(({ type }) => this.#routes.get(type as string)?.inspectsPayload)
     if (inspected.length === 0) return new Map()
     const owed = await routeMemory(this.#options.db, inspected)
     return new Map(inspected.map((event, place) => [event, owed[place] as LaneKeys]))
@@ -119,9 +116,8 @@ export class MemoryIntake {
     looked: ReadonlyMap<NewEvent, LaneKeys>,
   ): Promise<Draw | undefined> {
     const { db, queues, heldBack, clock, lost } = this.#options
-    const { routes } = this.#known
     const types = new Set(events.map(({ type }) => type as string))
-    const unknown = [...types].filter((type) => !routes.has(type))
+    const unknown = [...types].filter((type) => !this.#routes.has(type))
     const open = [...queues.values()].filter(({ queue }) => !queue.isLost)
     heldBack.watch()
     const draw = await drawMemory(db, {
@@ -137,12 +133,11 @@ export class MemoryIntake {
 
   /** Whether all is known now that has to be, as of one moment. */
   #learn({ version, routes }: Draw, types: readonly string[]): boolean {
-    const known = this.#known
-    if (known.version !== version || known.routes.size > typesMax) known.routes.clear()
-    known.version = version
-    for (const [type, route] of routes) known.routes.set(type, route)
+    if (this.#version !== version || this.#routes.size > typesMax) this.#routes.clear()
+    this.#version = version
+    for (const [type, route] of routes) this.#routes.set(type, route)
     // If a payload has to be inspected and that was not known, the event has not been routed by itself.
-    return types.every((type) => known.routes.has(type) && !routes.get(type)?.inspectsPayload)
+    return types.every((type) => this.#routes.has(type) && !routes.get(type)?.inspectsPayload)
   }
 
   /** Nothing is awaited from here on, so nothing changes in between. */
@@ -164,7 +159,7 @@ export class MemoryIntake {
   #owed(event: NewEvent, looked: ReadonlyMap<NewEvent, LaneKeys>): LaneKeys {
     const found = looked.get(event)
     if (found !== undefined) return found
-    const { owed } = this.#known.routes.get(event.type as string) as MemoryRoute
+    const { owed } = this.#routes.get(event.type as string) as MemoryRoute
     return new Map(owed.map((no) => [no, event.orderingKey]))
   }
 
@@ -172,7 +167,7 @@ export class MemoryIntake {
     const sizes = new Map<number, { events: number; chars: number }>()
     for (const [place, keys] of owed.entries()) {
       const event = events[place] as NewEvent
-      if (keys.size === 0 || this.#known.routes.get(event.type as string)?.ages) return 'stored'
+      if (keys.size === 0 || this.#routes.get(event.type as string)?.ages) return 'stored'
       let draining = 0
       for (const [no, key] of keys) {
         if (!this.#isUsable(no) || (key !== null && this.#isElsewhere(no, key, draw))) return 'stored'
@@ -182,7 +177,11 @@ export class MemoryIntake {
         const size = sizes.get(no) ?? { events: 0, chars: 0 }
         sizes.set(no, { events: size.events + 1, chars: size.chars + event.payloadText.length })
       }
-      if (draining === keys.size) return new PosthornError('QUEUE_DRAINING', { queue: this.#nameOf(keys) })
+      if (draining === keys.size) {
+        const [no] = keys.keys()
+        const { queue } = this.#options.queues.get(no as number) as Persister
+        return new PosthornError('QUEUE_DRAINING', { queue: queue.subscription.name })
+      }
       if (draining > 0) return 'stored'
     }
     return this.#findRoom(sizes)
@@ -197,7 +196,7 @@ export class MemoryIntake {
 
   #findRoom(sizes: ReadonlyMap<number, { events: number; chars: number }>): 'memory' | 'stored' | Error {
     for (const [no, { events, chars }] of sizes) {
-      const { queue } = this.#options.queues.get(no) as OpenQueue
+      const { queue } = this.#options.queues.get(no) as Persister
       if (!queue.isFull(events, chars)) continue
       const { name, queue: config } = queue.subscription
       return config.onFull === 'hold'
@@ -214,16 +213,16 @@ export class MemoryIntake {
     createdAt: Date,
   ): Published[] {
     const { queues } = this.#options
-    const touched = new Set<OpenQueue>()
+    const touched = new Set<Persister>()
     for (const [place, keys] of owed.entries()) {
       const event = toStored(events[place] as NewEvent, { id: ids[place] as number, createdAt })
       for (const [no, laneKey] of keys) {
-        const open = queues.get(no) as OpenQueue
-        open.queue.add({ event, laneKey })
-        touched.add(open)
+        const persister = queues.get(no) as Persister
+        persister.queue.add({ event, laneKey })
+        touched.add(persister)
       }
     }
-    for (const { persister } of touched) persister.added()
+    for (const persister of touched) persister.added()
     const pressed = [...touched].filter(({ queue }) => queue.isPressed)
     const pressedNos = new Map(pressed.map(({ queue }) => [queue.subscription.no, queue.subscription.name]))
     // Field by field: spreading takes ten times as long, and this is done for every event.
@@ -238,11 +237,6 @@ export class MemoryIntake {
       refused: null,
       pressed: pressedNos.size === 0 ? noQueues : [...keys.keys()].flatMap((no) => pressedNos.get(no) ?? []),
     }))
-  }
-
-  #nameOf(keys: LaneKeys): string {
-    const [no] = keys.keys()
-    return this.#options.queues.get(no as number)?.queue.subscription.name ?? ''
   }
 }
 

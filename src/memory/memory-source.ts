@@ -20,14 +20,13 @@ import {
   completeMemoryIn,
   isCompletedInMemory,
   isCompletedInMemoryBy,
+  markMemory,
 } from './complete-memory.ts'
 import { type Entry, isOutWith, type MemoryDelivery, type MemoryRun } from './entry.ts'
 import type { HeldBack } from './held-back.ts'
-import { markMemory } from './mark-memory.ts'
 import type { MemoryClock } from './memory-clock.ts'
 import type { MemoryQueue } from './memory-queue.ts'
-import type { OpenQueue, OpenQueues } from './open-queues.ts'
-import type { Persister } from './persister.ts'
+import type { OpenQueues, Persister } from './persister.ts'
 import type { Timer } from './timer.ts'
 
 export interface MemorySourceOptions extends Pick<Core, 'db' | 'worker' | 'metrics'> {
@@ -63,7 +62,7 @@ export class MemorySource {
         observePickup(metrics, run, leaseMs)
         runs.push(run)
       }
-      if (queue.nextDueAtMs !== null) timer.at(queue.nextDueAtMs)
+      timer.at(queue.nextDueAtMs)
     }
     return runs
   }
@@ -144,14 +143,11 @@ export class MemorySource {
       case 'retry':
       case 'snooze': {
         const dueAtMs = this.#options.clock.now() + settlement.afterMs
-        const isRetry = settlement.kind === 'retry'
-        const failures = isRetry ? settlement.failures : entry.failures
-        const lastError = isRetry ? settlement.reason : entry.lastError
-        queue.postpone(
-          delivery,
-          { attempts, failures, dueAtMs, lastError },
-          { executionMs, isFailure: isRetry },
-        )
+        const isFailure = settlement.kind === 'retry'
+        const failures = isFailure ? settlement.failures : entry.failures
+        const lastError = isFailure ? settlement.reason : entry.lastError
+        const change = { attempts, failures, dueAtMs, lastError }
+        queue.postpone(delivery, change, { executionMs, isFailure })
         this.#options.timer.at(dueAtMs)
         break
       }
@@ -227,7 +223,7 @@ export class MemorySource {
   }
 
   #persisterOf({ subscription }: MemoryQueue): Persister {
-    return (this.#options.queues.get(subscription.no) as OpenQueue).persister
+    return this.#options.queues.get(subscription.no) as Persister
   }
 }
 

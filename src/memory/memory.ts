@@ -15,7 +15,6 @@ import type { MemoryQueue } from './memory-queue.ts'
 import { MemorySource } from './memory-source.ts'
 import { forgetMemory } from './move-memory.ts'
 import { moveAway } from './moving.ts'
-import type { OpenQueue } from './open-queues.ts'
 import { moveQueue, type OpeningOptions, openQueue, type Patience, unlessTaken } from './opening.ts'
 import { Persister } from './persister.ts'
 import { SplitSource } from './split-source.ts'
@@ -35,7 +34,7 @@ export class Memory {
   readonly #core: Core
   readonly #observe: MemoryObserver
   readonly #clock = new MemoryClock()
-  readonly #queues = new Map<number, OpenQueue>()
+  readonly #queues = new Map<number, Persister>()
   readonly #heldBack: HeldBack
   readonly #source: MemorySource
   readonly #timer: Timer
@@ -54,7 +53,7 @@ export class Memory {
     this.#core = core
     this.#observe = observe
     const [queues, clock] = [this.#queues, this.#clock]
-    this.#timer = new Timer({ now: () => clock.now(), fire: () => signals.emit('wakeHandlers') })
+    this.#timer = new Timer(clock, () => signals.emit('wakeHandlers'))
     this.#heldBack = new HeldBack({ queues, signals })
     const parts = { queues, clock, heldBack: this.#heldBack }
     this.#source = new MemorySource({ ...core, ...parts, timer: this.#timer })
@@ -86,14 +85,8 @@ export class Memory {
     return [...this.#queues.values()].map(({ queue }) => viewOf(queue))
   }
 
-  /** A queue by its name; undefined: it is not here. */
-  get(name: string): MemoryView | undefined {
-    const open = this.#named(name)
-    return open && viewOf(open.queue)
-  }
-
   /** If a subscription has ended and another one has its name now, the newer of them. */
-  #named(name: string): OpenQueue | undefined {
+  #named(name: string): Persister | undefined {
     const named = [...this.#queues.values()].filter(({ queue }) => queue.subscription.name === name)
     return named.sort((a, b) => a.queue.subscription.no - b.queue.subscription.no).at(-1)
   }
@@ -139,12 +132,12 @@ export class Memory {
 
   /** Writes all that has happened so far, and records how far the queue has come; undefined: it is not here. */
   async checkpoint(name: string): Promise<Checkpoint | undefined> {
-    return this.#named(name)?.persister.checkpoint('requested')
+    return this.#named(name)?.checkpoint('requested')
   }
 
   /** Resolves when all that has happened so far is written. */
   async persist(): Promise<void> {
-    await Promise.all([...this.#queues.values()].map(({ persister }) => persister.persist()))
+    await Promise.all([...this.#queues.values()].map((persister) => persister.persist()))
   }
 
   /** Writes all changes, and gives up the queues. While the database is away, tries until that moment of the monotonic clock. */
@@ -176,9 +169,9 @@ export class Memory {
       persisted: (ms) => this.#observe.persisted(ms),
       lost: () => this.#lose(queue),
     })
-    this.#queues.set(subscription.no, { queue, persister })
+    this.#queues.set(subscription.no, persister)
     if (recovered > 0) this.#observe.recovered(subscription.name, recovered)
-    if (queue.nextDueAtMs !== null) this.#timer.at(queue.nextDueAtMs)
+    this.#timer.at(queue.nextDueAtMs)
     for (const entry of exhausted) {
       const burial = await this.#source.buryExhausted(queue, entry)
       if (burial !== undefined) this.#observe.buried(burial)
@@ -220,9 +213,10 @@ export class Memory {
   }
 
   #tick(): void {
-    for (const { persister } of this.#queues.values()) persister.tick()
-    for (const { queue } of this.#queues.values())
-      if (queue.nextDueAtMs !== null) this.#timer.at(queue.nextDueAtMs)
+    for (const persister of this.#queues.values()) {
+      persister.tick()
+      this.#timer.at(persister.queue.nextDueAtMs)
+    }
   }
 
   /** Closes a queue once, however often that is asked for meanwhile. */
@@ -242,7 +236,7 @@ export class Memory {
   async #closeOnce(queue: MemoryQueue, how: Leaving): Promise<void> {
     const { db, trouble, workerId: worker, signals } = this.#core
     const { no: subscription } = queue.subscription
-    const { persister } = this.#queues.get(subscription) as OpenQueue
+    const persister = this.#queues.get(subscription) as Persister
     const claim = { subscription, token: queue.token, worker }
     queue.hold.close()
     this.#heldBack.look()

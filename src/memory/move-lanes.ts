@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { portionsOf } from '../core/portions.ts'
 import type { Database } from '../db/database.ts'
 import { isLocked } from '../db/failure.ts'
 import { type MemoryToken, memoryHeldMs, renewMemory } from './claim-memory.ts'
@@ -13,6 +14,7 @@ import {
 
 /** How many events one transaction moves, unless a lane is longer: nothing is admitted while their runs are written. */
 const eventsMax = 1_000
+const portion = { itemsMax: eventsMax, sizeMax: eventsMax, sizeOf: (lane: readonly number[]) => lane.length }
 const renewMs = 0.3 * memoryHeldMs
 
 /** A queue that the caller has claimed and moves. */
@@ -63,7 +65,8 @@ export async function moveLanes(db: Database, queue: MovedQueue): Promise<number
   const events = await listMemory(db, queue)
   let left = events.length
   let moved = 0
-  for (const ids of portionsOfLanes(events)) {
+  for (const lanes of portionsOf(lanesOf(events), portion)) {
+    const ids = lanes.flat()
     left -= ids.length
     const count = await moveInTime(db, queue, { ids, left })
     if (count === undefined) return undefined
@@ -84,17 +87,6 @@ async function moveInTime(
       if (!isLocked(error) || !waits()) throw error
     }
   }
-}
-
-/** A lane that does not fit begins the next portion. */
-function portionsOfLanes(events: readonly PlacedEvent[]): number[][] {
-  const portions: number[][] = []
-  for (const lane of lanesOf(events)) {
-    const last = portions.at(-1)
-    if (last === undefined || last.length + lane.length > eventsMax) portions.push(lane)
-    else for (const id of lane) last.push(id)
-  }
-  return portions
 }
 
 /** Ordered by their oldest events. An event without a key is a lane of its own. */

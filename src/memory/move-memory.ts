@@ -2,6 +2,7 @@ import { numberArray } from '../db/array.ts'
 import { type Connection, type Database, defineStatement } from '../db/database.ts'
 import { lockAdmissions } from '../engine/admit-statements.ts'
 import { type MemoryToken, memoryHeldMs } from './claim-memory.ts'
+import { undoStatement } from './complete-memory.ts'
 
 /** An event that a queue has in memory, and the lane it is in. */
 export type PlacedEvent = readonly [id: number, laneKey: string | null]
@@ -84,7 +85,7 @@ async function storeUnsettled(
     const some = numberArray(ids.slice(from, from + rowsMax))
     const open = await tx.run<[id: number]>(claimStatement(db), [subscription, token, some])
     const unsettled = numberArray(open.map(([id]) => id))
-    await tx.run(unclaimStatement(db), [subscription, unsettled])
+    await tx.run(undoStatement(db), [subscription, unsettled])
     for (const [id] of await tx.run<[id: number]>(storeStatement(db), [subscription, unsettled]))
       stored.push(id)
   }
@@ -128,11 +129,6 @@ const claimStatement = defineStatement(
   order by m.event_id
   on conflict do nothing
   returning event_id`,
-)
-
-const unclaimStatement = defineStatement(
-  'unclaim_unsettled_memory',
-  'delete from __schema__.memory_settled t where t.subscription = $1 and t.event_id = any($2::bigint[])',
 )
 
 const storeStatement = defineStatement(

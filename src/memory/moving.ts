@@ -1,6 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Core } from '../core/core.ts'
-import type { Database } from '../db/database.ts'
 import { isLocked } from '../db/failure.ts'
 import type { LeasedRun } from '../domain/delivery.ts'
 import { newToken } from '../engine/lease-tokens.ts'
@@ -138,7 +137,7 @@ async function unlessAborted(signal: AbortSignal, work: Promise<unknown>): Promi
 async function decide(queue: MemoryQueue, { db, underWay, token }: Move): Promise<void> {
   const open = undecided(underWay)
   if (open.length === 0) return
-  const { runs, completed } = await readAdopted(db, queue, token)
+  const { runs, completed } = await findAdopted(db, nameOf(queue), token)
   for (const delivery of open) {
     const { entry, event } = delivery
     const run = runs.get(event.id)
@@ -150,11 +149,6 @@ async function decide(queue: MemoryQueue, { db, underWay, token }: Move): Promis
 
 function undecided(underWay: readonly MemoryDelivery[]): MemoryDelivery[] {
   return underWay.filter(({ entry }) => entry.adoption?.result === undefined)
-}
-
-function readAdopted(db: Database, queue: MemoryQueue, token: number) {
-  const { subscription, token: queueToken } = queue
-  return findAdopted(db, { subscription: subscription.no, token, queueToken })
 }
 
 function adoptedRun(delivery: MemoryDelivery, found: AdoptedRun, token: number): LeasedRun {
@@ -180,7 +174,7 @@ async function letGo(queue: MemoryQueue, { db, underWay, token, trouble }: Move)
   const open = undecided(underWay)
   if (open.length === 0) return
   try {
-    const { runs } = await readAdopted(db, queue, token)
+    const { runs } = await findAdopted(db, nameOf(queue), token)
     const found = [...runs.values()].map(({ runId }) => ({ runId, token }))
     if (found.length > 0) await release(db, found)
   } catch (error) {

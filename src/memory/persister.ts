@@ -31,10 +31,13 @@ const compactFrom = 1_000
 const lastTriesMs = 3_000
 const lastTryMs = 300
 
+/** The queues in the memory of this process, each with what writes it, by the number of their subscription. */
+export type OpenQueues = ReadonlyMap<number, Persister>
+
 /** Writes what has changed in one queue, beside the work: when enough has come in, or some time has passed. */
 export class Persister {
+  readonly queue: MemoryQueue
   readonly #options: PersisterOptions
-  readonly #queue: MemoryQueue
   #persisting: Promise<void> | undefined
   #soon: NodeJS.Timeout | undefined
   #compacting: Promise<void> | undefined
@@ -44,8 +47,8 @@ export class Persister {
   #recorded: number
 
   constructor(queue: MemoryQueue, options: PersisterOptions) {
+    this.queue = queue
     this.#options = options
-    this.#queue = queue
     this.#persistedAt = performance.now()
     this.#checkpointAt = this.#persistedAt
     this.#recorded = queue.ledger.checkpoint
@@ -61,24 +64,24 @@ export class Persister {
   }
 
   get #isDue(): boolean {
-    return this.#queue.ledger.unsaved >= this.#threshold && this.#persisting === undefined
+    return this.queue.ledger.unsaved >= this.#threshold && this.#persisting === undefined
   }
 
   /** Called several times a second. */
   tick(): void {
     const now = performance.now()
-    const due = this.#queue.ledger.isChanged ? changedMs : keptMs
+    const due = this.queue.ledger.isChanged ? changedMs : keptMs
     if (this.#persisting === undefined && now - this.#persistedAt >= due) void this.#beside(this.persist())
     if (now - this.#checkpointAt < checkpointMs) return
     this.#checkpointAt = now
-    if (this.#queue.ledger.checkpoint !== this.#recorded) void this.#beside(this.checkpoint('interval'))
+    if (this.queue.ledger.checkpoint !== this.#recorded) void this.#beside(this.checkpoint('interval'))
   }
 
   /** Resolves when no more than twice the threshold is in memory only: publishers are held up before that grows. */
   async room(): Promise<void> {
-    if (this.#queue.ledger.unsaved < 2 * this.#threshold || this.#queue.isLost) return
+    if (this.queue.ledger.unsaved < 2 * this.#threshold || this.queue.isLost) return
     await (this.#persisting ?? this.persist())
-    if (this.#queue.ledger.unsaved >= 2 * this.#threshold) await this.persist()
+    if (this.queue.ledger.unsaved >= 2 * this.#threshold) await this.persist()
   }
 
   /** Resolves when everything that has happened so far is written. */
@@ -96,7 +99,7 @@ export class Persister {
   /** Persists, and records how far the queue has come. */
   async checkpoint(reason: CheckpointRequest['reason']): Promise<Checkpoint | undefined> {
     await this.persist()
-    const { subscription, token, ledger } = this.#queue
+    const { subscription, token, ledger } = this.queue
     this.#recorded = ledger.checkpoint
     return checkpointMemory(this.#options.db, { subscription: subscription.no, token, reason })
   }
@@ -117,10 +120,10 @@ export class Persister {
 
   /** Removes what the checkpoint covers. */
   async compact(): Promise<void> {
-    const request = { subscription: this.#queue.subscription.no, rowsMax: compactRowsMax }
+    const request = { subscription: this.queue.subscription.no, rowsMax: compactRowsMax }
     for (let removed = compactRowsMax; removed >= compactRowsMax; ) {
       removed = await compactMemory(this.#options.db, request)
-      this.#queue.ledger.compacted(removed)
+      this.queue.ledger.compacted(removed)
     }
   }
 
@@ -132,25 +135,28 @@ export class Persister {
   }
 
   get #threshold(): number {
-    return this.#queue.subscription.queue.persistenceThreshold as number
+    return this.queue.subscription.queue.persistenceThreshold as number
   }
 
   async #persistAll(): Promise<void> {
-    const { ledger } = this.#queue
+    const { ledger } = this.queue
     // What comes in meanwhile is left to the next persist, or this one might never end.
     let left = ledger.unsaved
-    for (let isMore = true; isMore && !this.#queue.isLost && !this.#queue.isMoving; ) {
+    for (let isMore = true; isMore && !this.queue.isLost && !this.queue.isMoving; ) {
       const page = ledger.take(pageLimits)
       await this.#persistPage(page)
       left -= page.added.length
       isMore = page.isMore || (left > 0 && page.added.length > 0)
     }
-    if (ledger.covered >= compactFrom) this.#compactBeside()
+    if (ledger.covered < compactFrom) return
+    this.#compacting ??= this.#beside(this.compact()).finally(() => {
+      this.#compacting = undefined
+    })
   }
 
   async #persistPage(page: Page): Promise<void> {
     const { db, signals, clock, persisted, lost } = this.#options
-    const { subscription, token, ledger, depth, hold } = this.#queue
+    const { subscription, token, ledger, depth, hold } = this.queue
     const askedAt = performance.now()
     const { checkpoint, settled, tally } = page
     try {
@@ -188,12 +194,6 @@ export class Persister {
     const { event, attempts, failures, dueAtMs, lastError } = entry
     const dueAfterMs = dueAtMs === null ? null : Math.max(1, dueAtMs - this.#options.clock.now())
     return { event, laneKey: entry.lane?.key ?? null, attempts, failures, dueAfterMs, lastError }
-  }
-
-  #compactBeside(): void {
-    this.#compacting ??= this.#beside(this.compact()).finally(() => {
-      this.#compacting = undefined
-    })
   }
 
   async #beside(work: Promise<unknown>): Promise<void> {

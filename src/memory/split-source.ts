@@ -13,11 +13,11 @@ import type { Core } from '../core/core.ts'
 import type { Signals } from '../core/signals.ts'
 import type { CallerTransaction } from '../domain/caller-transaction.ts'
 import type { LeasedDelivery, LeasedRun, MemoryTerms } from '../domain/delivery.ts'
-import { adoptedOf, isAdopted, movedOf } from './adoption.ts'
+import { isAdopted, movedOf } from './adoption.ts'
 import { type MemoryDelivery, MemoryRun } from './entry.ts'
 import type { HeldBack } from './held-back.ts'
 import type { MemorySource } from './memory-source.ts'
-import type { OpenQueues } from './open-queues.ts'
+import type { OpenQueues } from './persister.ts'
 
 export interface SplitSourceOptions extends Pick<Core, 'trouble'> {
   readonly memory: MemorySource
@@ -27,6 +27,12 @@ export interface SplitSourceOptions extends Pick<Core, 'trouble'> {
   readonly heldBack: HeldBack
   /** Hands the runner what the database had. */
   readonly signals: Pick<Signals, 'emitAndWait'>
+}
+
+/** Where a delivery that began in memory is now, and what it is known as there. */
+interface Home {
+  readonly source: Pick<Source, 'settle' | 'isolate' | 'completeIn' | 'isCompleted'>
+  readonly delivery: LeasedDelivery
 }
 
 /** How long the database can be left alone while memory alone has enough to do. */
@@ -123,14 +129,19 @@ export class SplitSource implements Source {
 
   /** The queue was, or is being, moved to the database while this attempt was under way. */
   async #settleAdopted(settlement: SettleDelivery): Promise<SettleAnswer> {
-    const { memory, database } = this.#options
-    const adopted = await adoptedOf(settlement.delivery)
-    if (typeof adopted === 'string') return adopted
-    const [answer] =
-      adopted === null
-        ? await memory.settle([settlement])
-        : await database.settle([{ ...settlement, delivery: adopted }])
+    const home = await this.#homeOf(settlement.delivery)
+    if (typeof home === 'string') return home
+    const [answer] = await home.source.settle([{ ...settlement, delivery: home.delivery }])
     return answer as SettleAnswer
+  }
+
+  /** Waits until that is decided. `'completed'`, `'lost'`: no source of this process has it any more. */
+  async #homeOf(delivery: LeasedDelivery): Promise<Home | 'completed' | 'lost'> {
+    const { memory, database } = this.#options
+    const adopted = (await (delivery as MemoryDelivery).entry.adoption?.decided) ?? null
+    if (typeof adopted === 'string') return adopted
+    if (adopted === null) return { source: memory, delivery }
+    return { source: database, delivery: adopted.deliveries[0] as LeasedDelivery }
   }
 
   #isOurs(subscription: number, now: number): boolean {
@@ -189,10 +200,9 @@ export class SplitSource implements Source {
     const { memory, database } = this.#options
     if (!(delivery.run instanceof MemoryRun)) return database.isolate(delivery)
     if (isOpenIn(delivery)) return memory.isolate(delivery)
-    const adopted = await adoptedOf(delivery)
-    if (typeof adopted === 'string') return undefined
-    if (adopted === null) return memory.isolate(delivery)
-    const isolated = await database.isolate(adopted)
+    const home = await this.#homeOf(delivery)
+    if (typeof home === 'string') return undefined
+    const isolated = await home.source.isolate(home.delivery)
     return isolated && { ...isolated, run: delivery.run }
   }
 
@@ -205,18 +215,16 @@ export class SplitSource implements Source {
       // Its queue may have begun to move meanwhile.
       if (!isAdopted(delivery)) return false
     }
-    const adopted = await adoptedOf(delivery)
-    if (typeof adopted === 'string') return false
-    if (adopted === null) return memory.completeIn(tx, completion)
-    return database.completeIn(tx, { ...completion, delivery: adopted })
+    const home = await this.#homeOf(delivery)
+    if (typeof home === 'string') return false
+    return home.source.completeIn(tx, { ...completion, delivery: home.delivery })
   }
 
   async isCompleted(delivery: LeasedDelivery): Promise<boolean> {
-    const { memory, database } = this.#options
-    if (!(delivery.run instanceof MemoryRun)) return database.isCompleted(delivery)
-    const adopted = await adoptedOf(delivery)
-    if (typeof adopted === 'string') return adopted === 'completed'
-    return adopted === null ? memory.isCompleted(delivery) : database.isCompleted(adopted)
+    if (!(delivery.run instanceof MemoryRun)) return this.#options.database.isCompleted(delivery)
+    const home = await this.#homeOf(delivery)
+    if (typeof home === 'string') return home === 'completed'
+    return home.source.isCompleted(home.delivery)
   }
 }
 

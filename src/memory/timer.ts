@@ -1,29 +1,28 @@
-export interface TimerOptions {
-  /** By the clock of the database. */
-  readonly now: () => number
-  readonly fire: () => void
-}
+import type { MemoryClock } from './memory-clock.ts'
 
 const waitMsMax = 60_000
 
 /** Fires at the earliest of the times it was set to. */
 export class Timer {
-  readonly #options: TimerOptions
+  readonly #clock: MemoryClock
+  readonly #fire: () => void
   #timer: NodeJS.Timeout | undefined
   #atMs = Number.POSITIVE_INFINITY
 
-  constructor(options: TimerOptions) {
-    this.#options = options
+  constructor(clock: MemoryClock, fire: () => void) {
+    this.#clock = clock
+    this.#fire = fire
   }
 
-  at(atMs: number): void {
-    if (atMs >= this.#atMs) return
+  /** By the clock of the database; null: nothing is waited for. */
+  at(atMs: number | null): void {
+    if (atMs === null || atMs >= this.#atMs) return
     clearTimeout(this.#timer)
     this.#atMs = atMs
-    const waitMs = Math.max(0, Math.min(atMs - this.#options.now(), waitMsMax))
+    const waitMs = Math.max(0, Math.min(atMs - this.#clock.now(), waitMsMax))
     this.#timer = setTimeout(() => {
       this.#atMs = Number.POSITIVE_INFINITY
-      this.#options.fire()
+      this.#fire()
     }, Math.ceil(waitMs))
   }
 

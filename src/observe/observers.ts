@@ -1,6 +1,6 @@
 import type { RunnerObserver } from '../consume/runner-parts.ts'
 import type { Core } from '../core/core.ts'
-import type { LeasedDelivery } from '../domain/delivery.ts'
+import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
 import { idJump } from '../domain/id.ts'
 import type { Settlement } from '../domain/settlement.ts'
 import type { Subscription } from '../domain/subscription.ts'
@@ -9,25 +9,43 @@ import type { PullSettled } from '../pull/pull-settler.ts'
 import type { RetentionObserver } from '../retention/prune.ts'
 import type { UpkeepObserver } from '../upkeep/upkeep.ts'
 import type { PushObserver } from '../webhooks/send/push.ts'
-import type { Alerts } from './alerts.ts'
+import { Alerts } from './alerts.ts'
 import type { Burial } from './hub-events.ts'
 import type { Logger } from './log.ts'
+import { observePickup } from './pickup.ts'
 
-/*
- * Each observer here turns what one part of the process reports into log lines, metrics, events of the hub and alerts.
- */
+/** Turns what the services tell into log lines, metrics, events of the hub and alerts: each has an observer of its own. */
+export function createObservation(core: Core, served: { get(no: number): Subscription | undefined }) {
+  const { log, metrics, signals } = core
+  const alerts = new Alerts({
+    log,
+    metrics,
+    now: () => performance.now(),
+    publish: (event) => signals.emitAndWait('alertRaised', event),
+  })
+  const hooks = { ...core, alerts, subscription: (no: number) => served.get(no) }
+  observePublished(core)
+  return {
+    alerts,
+    buried: guard((burial: Burial) => tellBurial(hooks, burial), log),
+    leased: (run: LeasedRun, leaseMs: number) => observePickup(metrics, run, leaseMs),
+    pullSettled: observePull(hooks),
+    runner: observeRunner(hooks),
+    push: observePush(hooks),
+    memory: observeMemory(hooks),
+    retention: observeRetention(hooks),
+    upkeep: observeUpkeep(hooks),
+  }
+}
 
-export interface Hooks extends Pick<Core, 'events' | 'metrics' | 'log' | 'signals' | 'trouble'> {
+interface Hooks extends Pick<Core, 'events' | 'metrics' | 'log' | 'signals' | 'trouble'> {
   readonly alerts: Alerts
   /** By number; undefined for subscriptions that this process does not serve. */
   readonly subscription: (no: number) => Subscription | undefined
 }
 
 /** A listener of the hub may throw. That must not stop the work, so the error is only logged. */
-export function guard<Args extends unknown[]>(
-  tell: (...args: Args) => void,
-  log: Logger,
-): (...args: Args) => void {
+function guard<Args extends unknown[]>(tell: (...args: Args) => void, log: Logger): (...args: Args) => void {
   return (...args) => {
     try {
       tell(...args)
@@ -43,7 +61,7 @@ function guardAll<Observer extends object>(observer: Observer, log: Logger): Obs
 }
 
 /** Reports a burial. Every burial is logged, also when its alert is held back. */
-export function tellBurial({ events, alerts, log }: Hooks, burial: Burial): void {
+function tellBurial({ events, alerts, log }: Hooks, burial: Burial): void {
   const { subscription, eventId, type, stopsLane: orderingKey } = burial
   const reason = firstLine(burial.reason)
   log.warn({ subscription, eventId, type, reason }, 'A delivery was buried')
@@ -74,7 +92,7 @@ function tellFailure(hooks: Hooks, { settlement, attempt, stopsLane, ...delivery
   hooks.log.warn({ ...delivery, attempt, failures, afterMs, reason: firstLine(reason) }, 'An attempt failed')
 }
 
-export function observePublished({ metrics, events, signals }: Core): void {
+function observePublished({ metrics, events, signals }: Core): void {
   signals.on('published', ({ answers }) => {
     const stored = answers.filter(({ refused }) => refused === null)
     metrics.published.inc(stored.length)
@@ -84,7 +102,7 @@ export function observePublished({ metrics, events, signals }: Core): void {
   })
 }
 
-export function observeRunner(hooks: Hooks): RunnerObserver {
+function observeRunner(hooks: Hooks): RunnerObserver {
   const { events, metrics, log, trouble, subscription } = hooks
   const nameOf = (delivery: LeasedDelivery) => subscription(delivery.run.subscription)?.name ?? 'unknown'
   const observer: RunnerObserver = {
@@ -113,7 +131,7 @@ export function observeRunner(hooks: Hooks): RunnerObserver {
 }
 
 /** Observes what workers elsewhere settle. */
-export function observePull(hooks: Hooks): (settled: PullSettled) => void {
+function observePull(hooks: Hooks): (settled: PullSettled) => void {
   const { events, metrics, log } = hooks
   return guard(({ subscription, eventId, type, orderingKey, stopsLane, settlement, executionMs }) => {
     metrics.attempted.of(subscription, settlement.kind).count(executionMs)
@@ -127,7 +145,7 @@ export function observePull(hooks: Hooks): (settled: PullSettled) => void {
   }, log)
 }
 
-export function observePush({ metrics, alerts, log, trouble }: Hooks): PushObserver {
+function observePush({ metrics, alerts, log, trouble }: Hooks): PushObserver {
   const results = new Map<string, { inc(): void }>()
   return {
     sent: (result) => {
@@ -149,7 +167,7 @@ export function observePush({ metrics, alerts, log, trouble }: Hooks): PushObser
   }
 }
 
-export function observeMemory(hooks: Hooks): MemoryObserver {
+function observeMemory(hooks: Hooks): MemoryObserver {
   const { metrics, log } = hooks
   return {
     persisted: (ms) => metrics.memoryPersistSeconds.observe(ms / 1000),
@@ -166,7 +184,7 @@ export function observeMemory(hooks: Hooks): MemoryObserver {
   }
 }
 
-export function observeRetention({ metrics, log }: Hooks): RetentionObserver {
+function observeRetention({ metrics, log }: Hooks): RetentionObserver {
   return {
     pruned: (table, rows) => metrics.pruned.inc({ table }, rows),
     failed: (error, table) => {
@@ -177,7 +195,7 @@ export function observeRetention({ metrics, log }: Hooks): RetentionObserver {
 }
 
 /** Upkeep also reports deliveries of subscriptions that this process does not serve. */
-export function observeUpkeep(hooks: Hooks): UpkeepObserver {
+function observeUpkeep(hooks: Hooks): UpkeepObserver {
   const { events, metrics, alerts, log, signals, trouble } = hooks
   const wake = () => signals.emit('wake')
   const observer: UpkeepObserver = {

@@ -1,10 +1,9 @@
-import { readAtOnce } from '../core/reader.ts'
+import { type Reader, readAtOnce } from '../core/reader.ts'
 import { numberArray } from '../db/array.ts'
 import type { Database } from '../db/database.ts'
 import { allOthers, type QueueStats, type Stats, toldApartMax } from '../domain/hub-stats.ts'
 import { tableSizes } from '../retention/storage-statements.ts'
 import { countWorkers } from '../workers/workers.ts'
-import { countExpiring } from './expiring.ts'
 import * as statements from './observe-statements.ts'
 import { countOverdue } from './overdue.ts'
 
@@ -53,4 +52,23 @@ interface Behind {
   readonly subscription: number
   readonly deliveries: number
   readonly oldestId: number
+}
+
+export interface Expiring {
+  readonly subscription: number
+  /** Deliveries that cannot all begin before they expire, at the recent rate. */
+  readonly deliveries: number
+}
+
+/** Only the first to expire are read, of each queue and of each table. */
+const deliveriesMax = 10_000
+const rowsMax = 50_000
+
+/**
+ * How many deliveries must miss their expiry even if those that expire first always go first. Until each expiry the rate
+ * and the time that is left let a number of deliveries begin; what exceeds that number is late, and the worst expiry counts.
+ */
+export async function countExpiring(reader: Reader): Promise<Expiring[]> {
+  return (await reader.query<Expiring>(statements.expiringDeliveries(reader).text, [deliveriesMax, rowsMax]))
+    .rows
 }

@@ -48,7 +48,7 @@ export async function checkpoint(db: Database, { queues, reason }: CheckpointReq
 export type CheckpointRow = [
   id: string,
   queue: string,
-  checkpointId: string | null,
+  checkpointId: number | null,
   eventCount: number,
   reason: CheckpointReason,
   createdAt: Date,
@@ -56,14 +56,7 @@ export type CheckpointRow = [
 
 export function checkpointFromRow(row: CheckpointRow): Checkpoint {
   const [id, queue, checkpointId, eventCount, reason, createdAt] = row
-  return {
-    id,
-    queue,
-    checkpointId: checkpointId === null ? null : Number(checkpointId),
-    eventCount,
-    reason,
-    createdAt,
-  }
+  return { id, queue, checkpointId, eventCount, reason, createdAt }
 }
 
 export interface CheckpointFilter extends Paging {

@@ -1,5 +1,6 @@
 import type { Core } from '../core/core.ts'
 import { Loop } from '../core/loop.ts'
+import { Refresher } from '../core/refresher.ts'
 import { readHolds } from '../engine/held.ts'
 
 /** The runner of this process, as far as its unbegun deliveries go. */
@@ -17,36 +18,23 @@ type Needs = Pick<Core, 'db' | 'worker' | 'signals' | 'trouble'> & { readonly ru
  * itself checks what it leases.
  */
 export class HoldWatch {
-  readonly #needs: Needs
   readonly #loop: Loop
-  #looking: Promise<void> | undefined
+  readonly #refresher: Refresher
 
   constructor(needs: Needs) {
-    this.#needs = needs
     const { signals, trouble } = needs
-    const step = async () => {
-      await look(needs)
-      return false
-    }
-    signals.on('deliveriesCancelled', () => this.soon())
-    this.#loop = new Loop({ name, everyMs: 600, trouble, step })
+    const read = () => look(needs)
+    this.#loop = new Loop({ name, everyMs: 600, trouble, step: () => read().then(() => false) })
+    this.#refresher = new Refresher({ read, trouble: (error) => trouble(error, name) })
+    signals.on('deliveriesCancelled', () => this.#refresher.soon())
   }
 
   start(): void {
     this.#loop.start()
   }
 
-  /** Deliveries were cancelled. If that happens during a look, the loop finds it. */
-  soon(): void {
-    this.#looking ??= look(this.#needs)
-      .catch((error: unknown) => this.#needs.trouble(error, name))
-      .finally(() => {
-        this.#looking = undefined
-      })
-  }
-
   async stop(): Promise<void> {
-    await Promise.all([this.#loop.stop(), this.#looking])
+    await Promise.all([this.#loop.stop(), this.#refresher.stop()])
   }
 }
 

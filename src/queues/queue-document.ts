@@ -1,4 +1,4 @@
-import { checkPaging, type Paging, pagingOptions } from '../core/paging.ts'
+import { type CheckedPaging, checkPaging, type Paging, pagingOptions } from '../core/paging.ts'
 import { type Reader, readAtOnce } from '../core/reader.ts'
 import type { Database } from '../db/database.ts'
 import { checkOptions } from '../domain/known-names.ts'
@@ -60,14 +60,7 @@ export async function listQueues(
   const { limit, offset, after, order, cursorAt } = checkPaging('queues', paging, noForm)
   return readAtOnce(db, async (reader) => {
     const counted = await reader.query<{ count: number }>(statements.countQueues(db).text)
-    const rows = await readQueues(reader, {
-      name: null,
-      above: order === 'asc' && after !== null ? Number(after) : -1,
-      below: order === 'desc' && after !== null ? Number(after) : noMax,
-      order,
-      limit: limit + 1,
-      offset,
-    })
+    const rows = await readQueues(reader, { after, order, limit: limit + 1, offset })
     const found = rows.slice(0, limit)
     const filled = found.filter(({ depth }) => depth > 0).map(({ no }) => no)
     const eventsEach = Math.floor(pageEventsMax / Math.max(1, filled.length))
@@ -84,14 +77,7 @@ const noEvents: QueuedPage = { events: [], nextCursor: null }
 /** Undefined: no queue has this name. */
 export async function getQueue(db: Database, name: string, paging: QueuedPaging): Promise<Queue | undefined> {
   return readAtOnce(db, async (reader) => {
-    const [queue] = await readQueues(reader, {
-      name,
-      above: -1,
-      below: noMax,
-      order: 'asc',
-      limit: 1,
-      offset: 0,
-    })
+    const [queue] = await readQueues(reader, { name })
     return queue && { ...queue, ...(await listQueueEvents(reader, queue.no, paging)) }
   })
 }
@@ -121,20 +107,16 @@ export async function configureQueue(
   })
 }
 
-interface QueuesWanted {
-  readonly name: string | null
-  readonly above: number
-  readonly below: number
-  readonly order: 'asc' | 'desc'
-  readonly limit: number
-  readonly offset: number
-}
+/** The one with the name, or those after a number. */
+type QueuesWanted = Partial<Omit<CheckedPaging, 'cursorAt'>> & { readonly name?: string }
 
 async function readQueues(
   reader: Reader,
-  { name, above, below, order, limit, offset }: QueuesWanted,
+  { name, after = null, order = 'asc', limit = 1, offset = 0 }: QueuesWanted,
 ): Promise<Omit<Queue, keyof QueuedPage>[]> {
-  const values = [name, above, below, order === 'asc' ? 1 : -1, limit, offset, depthMax]
+  const above = order === 'asc' && after !== null ? Number(after) : -1
+  const below = order === 'desc' && after !== null ? Number(after) : noMax
+  const values = [name ?? null, above, below, order === 'asc' ? 1 : -1, limit, offset, depthMax]
   const { rows } = await reader.query<QueueRow>(statements.readQueues(reader).text, values)
   return rows.map(fromRow)
 }

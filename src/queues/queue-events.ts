@@ -38,15 +38,7 @@ export async function listQueueEvents(
   paging: QueuedPaging,
 ): Promise<QueuedPage> {
   checkWhole('limit', paging.limit, 0, limitMax)
-  const { ids, next } = await walk(reader, queue, paging)
-  const events = await readQueued(
-    reader,
-    ids.map((id) => ({ queue, id })),
-  )
-  return {
-    events: events.map(({ queued }) => queued),
-    nextCursor: next === null ? null : encode(queue, next),
-  }
+  return (await listPages(reader, [queue], paging)).get(queue) as QueuedPage
 }
 
 /** The first events of several queues, by queue. One page's limit on payloads holds for all of them together. */
@@ -56,10 +48,19 @@ export async function listFirstEvents(
   { limit }: { readonly limit: number },
 ): Promise<Map<number, QueuedPage>> {
   checkWhole('events', limit, 0, limitMax)
+  return listPages(reader, queues, { limit })
+}
+
+/** A page of each queue. */
+async function listPages(
+  reader: Reader,
+  queues: readonly number[],
+  paging: QueuedPaging,
+): Promise<Map<number, QueuedPage>> {
   const places: QueuedPlace[] = []
   const cursors = new Map<number, string>()
   for (const queue of queues) {
-    const { ids, next } = await walk(reader, queue, { limit })
+    const { ids, next } = await walk(reader, queue, paging)
     places.push(...ids.map((id) => ({ queue, id })))
     if (next !== null) cursors.set(queue, encode(queue, next))
   }
@@ -125,19 +126,11 @@ async function readQueued(
     numberArray(places.map(({ queue }) => queue)),
     numberArray(places.map(({ id }) => id)),
   ])
-  return rows.map(
-    ([queue, isPayloadLeftOut, retryCount, lastError, lastErrorAt, processingStartedAt, ...event]) => ({
-      queue,
-      queued: {
-        event: eventFromRow(event),
-        isPayloadLeftOut,
-        retryCount,
-        lastError,
-        lastErrorAt,
-        processingStartedAt,
-      },
-    }),
-  )
+  return rows.map((row) => {
+    const [queue, isPayloadLeftOut, retryCount, lastError, lastErrorAt, processingStartedAt, ...event] = row
+    const state = { isPayloadLeftOut, retryCount, lastError, lastErrorAt, processingStartedAt }
+    return { queue, queued: { event: eventFromRow(event), ...state } }
+  })
 }
 
 type QueuedRow = [

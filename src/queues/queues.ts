@@ -33,28 +33,24 @@ export interface QueuesParts {
 
 /** The queues of all subscriptions, by name: their state, and what an operator can do to them. */
 export class Queues {
-  readonly #db: Database
-  readonly #subscriptions: SubscriptionCache
-  readonly #memory: Pick<Memory, 'checkpoint'>
+  readonly #parts: QueuesParts
 
-  constructor({ db, subscriptions, memory }: QueuesParts) {
-    this.#db = db
-    this.#subscriptions = subscriptions
-    this.#memory = memory
+  constructor(parts: QueuesParts) {
+    this.#parts = parts
   }
 
   /** In the order in which their subscriptions were made, each with its first events. */
   async list(paging: Paging = {}, options: { readonly eventsMax?: number } = {}): Promise<QueuePage> {
     checkOptions(options, { eventsMax: true }, 'a list of queues')
     const { eventsMax = listedEventsDefault } = options
-    return listQueues(this.#db, paging, { eventsMax })
+    return listQueues(this.#parts.db, paging, { eventsMax })
   }
 
   /** A queue with a page of its events. Throws NOT_FOUND. */
   async get(name: string, paging: Partial<QueuedPaging> = {}): Promise<Queue> {
     checkOptions(paging, { limit: true, cursor: true }, 'a queue')
     const { limit = eventsDefault, cursor } = paging
-    const found = await getQueue(this.#db, name, { limit, cursor })
+    const found = await getQueue(this.#parts.db, name, { limit, cursor })
     if (found === undefined) throw notFound(name)
     return found
   }
@@ -63,8 +59,8 @@ export class Queues {
   async configure(name: string, changes: QueueOptions): Promise<Queue> {
     checkOptions(changes, queueOptions, 'a queue')
     defineQueue(changes)
-    if (!(await configureQueue(this.#db, name, changes))) throw notFound(name)
-    this.#subscriptions.forget()
+    if (!(await configureQueue(this.#parts.db, name, changes))) throw notFound(name)
+    this.#parts.subscriptions.forget()
     return this.get(name)
   }
 
@@ -84,35 +80,34 @@ export class Queues {
 
   /** Records how far the queue has come. */
   async checkpoint(name: string): Promise<Checkpoint> {
-    const { no, storage } = await this.#subscriptions.current(name)
-    if (storage === 'memory') return this.#checkpointMemory(name)
-    const { checkpoints } = await checkpoint(this.#db, { queues: [no], reason: 'requested' })
+    const { db, subscriptions, memory } = this.#parts
+    const { no, storage } = await subscriptions.current(name)
+    if (storage === 'memory') {
+      // Only the process that has it knows its state.
+      const made = await memory.checkpoint(name)
+      if (made === undefined) throw new PosthornError('QUEUE_ELSEWHERE', { queue: name })
+      return made
+    }
+    const { checkpoints } = await checkpoint(db, { queues: [no], reason: 'requested' })
     const [made] = checkpoints
     if (made === undefined) throw notFound(name)
     return made
   }
 
-  /** Only the process that has it knows its state. */
-  async #checkpointMemory(name: string): Promise<Checkpoint> {
-    const made = await this.#memory.checkpoint(name)
-    if (made === undefined) throw new PosthornError('QUEUE_ELSEWHERE', { queue: name })
-    return made
-  }
-
   async checkpoints(name: string, filter?: CheckpointFilter): Promise<CheckpointPage> {
-    await this.#subscriptions.current(name)
-    return listCheckpoints(this.#db, name, filter)
+    await this.#parts.subscriptions.current(name)
+    return listCheckpoints(this.#parts.db, name, filter)
   }
 
   async recoveries(name: string, paging?: Paging): Promise<RecoveryPage> {
-    await this.#subscriptions.current(name)
-    return listRecoveries(this.#db, name, paging)
+    await this.#parts.subscriptions.current(name)
+    return listRecoveries(this.#parts.db, name, paging)
   }
 
   async #become(name: string, status: 'active' | 'paused' | 'draining'): Promise<Queue> {
-    const { id } = await this.#subscriptions.current(name)
+    const { id } = await this.#parts.subscriptions.current(name)
     // A second drain would move the fence up to which the queue is drained.
-    await this.#subscriptions.change({ id, versions: null }, (before) =>
+    await this.#parts.subscriptions.change({ id, versions: null }, (before) =>
       status === 'draining' && before.status === 'draining' ? {} : { status },
     )
     return this.get(name)

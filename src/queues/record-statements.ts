@@ -45,7 +45,7 @@ export const checkpointQueues = defineStatement(
     select __schema__.uuid_v7(), s.id, s.checkpoint_id, s.processed, $2, __schema__.clock()
     from state s
     where $2 = 'requested' or s.has_worked
-    returning c.id, c.queue_id, c.checkpoint_id, c.event_count, c.reason, c.created_at
+    returning c.id, c.queue_id, c.checkpoint_id::bigint, c.event_count, c.reason, c.created_at
   )
   select d.count, m.id, m.queue_id, m.checkpoint_id, m.event_count, m.reason, m.created_at
   from (select count(*)::int as count from due) as d
@@ -61,7 +61,7 @@ export const checkpointQueues = defineStatement(
 
 export const listCheckpoints = defineStatement(
   'list_checkpoints',
-  `select c.id, c.queue_id, c.checkpoint_id, c.event_count, c.reason, c.created_at
+  `select c.id, c.queue_id, c.checkpoint_id::bigint, c.event_count, c.reason, c.created_at
   from __schema__.queue_checkpoints c
   where (c.queue_id, c.id) > ($1::text, greatest(__schema__.uuid_floor($2::timestamptz - interval '1 s'),
       '00000000-0000-0000-0000-000000000000'::uuid, $4::uuid))
@@ -76,7 +76,7 @@ export const listCheckpoints = defineStatement(
 
 export const listCheckpointsDescending = defineStatement(
   'list_checkpoints_desc',
-  `select c.id, c.queue_id, c.checkpoint_id, c.event_count, c.reason, c.created_at
+  `select c.id, c.queue_id, c.checkpoint_id::bigint, c.event_count, c.reason, c.created_at
   from __schema__.queue_checkpoints c
   where (c.queue_id, c.id) > ($1::text, greatest(__schema__.uuid_floor($2::timestamptz - interval '1 s'),
       '00000000-0000-0000-0000-000000000000'::uuid))

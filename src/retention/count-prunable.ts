@@ -11,22 +11,16 @@ interface Count {
   readonly count: number
 }
 
-export interface Prunable {
-  readonly deadLetters: number
-  readonly events: number
-  /** Events that are gone already and whose audit would go. */
-  readonly auditedEvents: number
-}
-
-/** What pruning would remove now. */
-export async function countPrunable(db: Database, config: RetentionConfig): Promise<Prunable> {
+/** What pruning would remove now: dead letters, events, and the audit of events that are gone already. */
+export async function countPrunable(db: Database, config: RetentionConfig) {
   let events = await countOldEvents(db, { type: null, keepMs: config.keepFinishedMs })
   for (const { type, keepMs } of await listEventTypes(db)) {
     if (keepMs !== null) events += await countOldEvents(db, { type, keepMs })
   }
   const letters = await db.query<Count>(countOldDeadLetters(db).text, [config.keepDeadLettersMs])
   const removals = await db.query<Count>(countRemovals(db).text, [config.keepAuditMs])
-  return { deadLetters: letters.rows[0]?.count ?? 0, events, auditedEvents: removals.rows[0]?.count ?? 0 }
+  const removed = { dead_letters: letters.rows[0]?.count ?? 0, events }
+  return { removed, auditedEvents: removals.rows[0]?.count ?? 0 }
 }
 
 /** Reads the events in the same steps as pruning does. */

@@ -1,3 +1,4 @@
+import { countThatFit } from '../core/portions.ts'
 import { numberArray } from '../db/array.ts'
 import type { Connection, Database } from '../db/database.ts'
 import * as statements from './audit-statements.ts'
@@ -28,7 +29,7 @@ const auditTables = Object.keys(statements.removeOfEvents) as AuditTable[]
 const noRows: RemovedRows = { audit: 0, exchanges: 0, lane_numbers: 0, replayed: 0, starts: 0 }
 
 const removalsMax = 500
-const eventsMax = 2_000
+const portion = { itemsMax: removalsMax, sizeMax: 2_000, sizeOf: ({ eventIds }: Removal) => eventIds.length }
 /** One event can be snoozed any number of times. A record to archive may have 16 KB, and all are in memory together. */
 const rowsMax = { removed: 5_000, archived: 1_000 }
 
@@ -40,7 +41,7 @@ export async function pruneAudit(db: Database, { keepMs, archive }: PruneAuditRe
   return db.transaction(
     async (tx) => {
       const { rows: due } = await tx.query<Removal>(statements.takeRemovals(db).text, [keepMs, removalsMax])
-      const taken = takeSome(due)
+      const taken = due.slice(0, countThatFit(due, portion))
       if (taken.length === 0) return toStep(noRows, { more: false })
       const eventIds = numberArray(taken.flatMap((removal) => removal.eventIds))
       await tx.run(statements.foldLanes(db), [eventIds])
@@ -55,15 +56,6 @@ export async function pruneAudit(db: Database, { keepMs, archive }: PruneAuditRe
 
 function toStep({ audit, ...also }: RemovedRows, { more }: { readonly more: boolean }): PruneStep {
   return { removed: audit, also, more }
-}
-
-/** At least one, and as many as the limit on events allows. */
-function takeSome(due: readonly Removal[]): Removal[] {
-  let events = 0
-  return due.filter(({ eventIds }, index) => {
-    events += eventIds.length
-    return index === 0 || events <= eventsMax
-  })
 }
 
 async function removeRows(

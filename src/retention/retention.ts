@@ -83,10 +83,7 @@ export function createRetention(parts: RetentionParts): Retention {
     async prune(options = {}) {
       checkOptions(options, pruneNames, 'prune')
       const wanted = withOptions(config, options)
-      if (options.dryRun === true) {
-        const { deadLetters, events, auditedEvents } = await countPrunable(db, wanted)
-        return { removed: { dead_letters: deadLetters, events }, auditedEvents }
-      }
+      if (options.dryRun === true) return countPrunable(db, wanted)
       await recordAction(db, { actor: options.by ?? 'library', action: 'prune', details: toDetails(wanted) })
       return { removed: await pruneAll({ ...parts, config: wanted }) }
     },

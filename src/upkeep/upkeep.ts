@@ -54,44 +54,38 @@ export const pruneShare = 1 / 6
 
 /** Loops that must run whether or not a process has handlers. Every process may run them: each step is guarded in SQL. */
 export class Upkeep {
-  readonly #db: Database
-  readonly #admitter: Admitter
-  readonly #observe: UpkeepObserver
-  readonly #sharedPeek: SharedPeek
+  readonly #options: UpkeepOptions
   readonly #overdue: OverdueWatch
   readonly #sleepers: SleeperWatch
-  readonly #memory: UpkeepOptions['memory']
   readonly #loops: readonly Loop[]
   /** Events that no subscription wanted, and the search for their dead letters. */
   #unrouted: number[] = []
   #looking: Promise<void> | undefined
 
   constructor(options: UpkeepOptions) {
-    const { db, admitter, sharedPeek, signals, overdueAfterMs, handlers, retention, memory, observe } =
-      options
-    this.#db = db
-    this.#admitter = admitter
-    this.#observe = observe
-    this.#sharedPeek = sharedPeek
-    this.#memory = memory
+    const { db, sharedPeek, signals, overdueAfterMs, handlers, retention, memory, observe } = options
+    this.#options = options
     signals.on('published', (published) => this.#noteUnrouted(published))
     this.#overdue = new OverdueWatch(db, { overdueAfterMs })
     this.#sleepers = new SleeperWatch(db, (sleepers) => observe.asleep(sleepers))
     const loop = (name: string, everyMs: number, step: () => Promise<boolean>, share = 1) =>
       new Loop({ name, everyMs, step, share, trouble: (error, doing) => observe.trouble(error, doing) })
+    const due = { queues: null, reason: 'interval' } as const
     this.#loops = [
-      loop('reclaiming and expiring', 2_000, async () => this.#takeBack(await this.#sharedPeek.look())),
+      loop('reclaiming and expiring', 2_000, async () => this.#takeBack(await sharedPeek.look())),
       loop('measuring queues', 400, async () => handlers.isAnyLimited && this.#measure()),
-      loop('queue checkpoints', 60_000, () => this.#checkpoint()),
+      loop('queue checkpoints', 60_000, async () => (await checkpoint(db, due)).more),
       loop('replays', 1_000, async () => {
-        const { replays } = await this.#sharedPeek.look()
+        const { replays } = await sharedPeek.look()
         return replays && this.#stepReplay()
       }),
       loop('moving memory queues of vanished processes', 5_000, () => memory.moveLeft()),
       loop('looking for a promoted server', 10_000, () => this.#findPromotion()),
       loop('cancelling deliveries of deleted subscriptions', 10_000, () => this.#cancelOrphans()),
       loop('looking for sleeping lanes', 10_000, () => this.#sleepers.look(), sleeperShare),
-      loop('looking for abandoned subscriptions', 60_000, () => this.#findAbandoned()),
+      loop('looking for abandoned subscriptions', 60_000, () =>
+        tell(abandonedSubscriptions(db), (names) => observe.abandoned(names)),
+      ),
       loop('looking for overdue attempts', 60_000, () => this.#findOverdue()),
       loop('removing old data', 60_000, () => retention.step(), pruneShare),
     ]
@@ -107,9 +101,10 @@ export class Upkeep {
 
   /** One step of each loop that a test drives by moving the clock; true while there is more. */
   async sweep(): Promise<boolean> {
-    const more = await this.#takeBack(await peek(this.#db, []))
+    const { db, memory } = this.#options
+    const more = await this.#takeBack(await peek(db, []))
     await this.#measure()
-    await this.#memory.moveLeft()
+    await memory.moveLeft()
     await this.#findOverdue()
     await this.#sleepers.look()
     await this.#findPromotion()
@@ -117,31 +112,22 @@ export class Upkeep {
   }
 
   async #takeBack({ arrivals, overdue, tallied, draining }: Peek): Promise<boolean> {
+    const { db, admitter, observe } = this.#options
     // Also in a process without handlers: arrivals in the inbox can expire too.
-    const moved = arrivals ? (await this.#admitter.admit()).moved : 0
-    const more = (tallied && (await addUpTallies(this.#db))) || moved > 0
-    if (draining) await this.#finishDrains()
+    const moved = arrivals ? (await admitter.admit()).moved : 0
+    const more = (tallied && (await addUpTallies(db))) || moved > 0
+    if (draining) await tell(finishDrains(db), (queues) => observe.drained(queues))
     if (!overdue) return more
-    const { runs, charged } = await reclaim(this.#db)
-    if (runs > 0) this.#observe.reclaimed(runs, charged)
-    const expired = await expire(this.#db)
-    if (expired.length > 0) this.#observe.expired(expired)
+    const { runs, charged } = await reclaim(db)
+    if (runs > 0) observe.reclaimed(runs, charged)
+    const expired = await expire(db)
+    if (expired.length > 0) observe.expired(expired)
     return more || runs > 0 || expired.length > 0
   }
 
-  async #finishDrains(): Promise<void> {
-    const drained = await finishDrains(this.#db)
-    if (drained.length > 0) this.#observe.drained(drained)
-  }
-
-  async #measure(): Promise<boolean> {
-    const changes = await measurePressure(this.#db)
-    if (changes.length > 0) this.#observe.pressed(changes)
-    return false
-  }
-
-  async #checkpoint(): Promise<boolean> {
-    return (await checkpoint(this.#db, { queues: null, reason: 'interval' })).more
+  #measure(): Promise<boolean> {
+    const { db, observe } = this.#options
+    return tell(measurePressure(db), (changes) => observe.pressed(changes))
   }
 
   /** Events that no subscription wanted may have become dead letters, which is reported; not for a repeat. */
@@ -164,43 +150,46 @@ export class Upkeep {
   async #findLetters(): Promise<void> {
     try {
       while (this.#unrouted.length > 0) {
-        const letters = await unroutedLetters(this.#db, this.#unrouted.splice(0, eventsMax))
-        if (letters.length > 0) this.#observe.unrouted(letters)
+        const letters = await unroutedLetters(this.#options.db, this.#unrouted.splice(0, eventsMax))
+        if (letters.length > 0) this.#options.observe.unrouted(letters)
       }
     } catch (error) {
       this.#unrouted = []
-      this.#observe.trouble(error, 'looking for events that no subscription wanted')
+      this.#options.observe.trouble(error, 'looking for events that no subscription wanted')
     } finally {
       this.#looking = undefined
     }
   }
 
   async #stepReplay(): Promise<boolean> {
-    return (await stepReplay(this.#db)) !== undefined
+    return (await stepReplay(this.#options.db)) !== undefined
   }
 
   async #cancelOrphans(): Promise<boolean> {
-    const orphans = await orphanedDeliveries(this.#db)
-    if (orphans === undefined) return forgetBlockedLanes(this.#db)
-    const cancelled = await cancel(this.#db, { ...orphans, reason: 'the subscription was deleted' })
+    const { db } = this.#options
+    const orphans = await orphanedDeliveries(db)
+    if (orphans === undefined) return forgetBlockedLanes(db)
+    const cancelled = await cancel(db, { ...orphans, reason: 'the subscription was deleted' })
     return cancelled.length > 0
   }
 
-  async #findAbandoned(): Promise<boolean> {
-    const names = await abandonedSubscriptions(this.#db)
-    if (names.length > 0) this.#observe.abandoned(names)
-    return false
-  }
-
   async #findPromotion(): Promise<boolean> {
-    const timeline = await unreportedPromotion(this.#db)
-    if (timeline !== undefined) this.#observe.promoted(timeline)
+    const timeline = await unreportedPromotion(this.#options.db)
+    if (timeline !== undefined) this.#options.observe.promoted(timeline)
     return false
   }
 
-  async #findOverdue(): Promise<boolean> {
-    const attempts = await this.#overdue.look()
-    if (attempts.length > 0) this.#observe.overdue(attempts)
-    return false
+  #findOverdue(): Promise<boolean> {
+    return tell(this.#overdue.look(), (attempts) => this.#options.observe.overdue(attempts))
   }
+}
+
+/** Reports what was found, if anything was. False: there is no more. */
+async function tell<Found>(
+  found: Promise<readonly Found[]>,
+  report: (found: readonly Found[]) => void,
+): Promise<boolean> {
+  const all = await found
+  if (all.length > 0) report(all)
+  return false
 }

@@ -35,25 +35,15 @@ export const listStatement = defineStatement(
   limit $1`,
 )
 
-/** Alive or stale workers, or with null both, from a number on. */
+/** Alive or stale workers, or with null both, beyond the number $2: with higher numbers if $3 is 1, with lower ones if it is -1. */
 export const listPageStatement = defineStatement(
   'list_worker_page',
   `select w.name, w.seen_at as "seenAt", w.in_flight as "inFlight", w.stale_since is not null as stale,
     w.stale_reason as "staleReason", w.stale_since as "staleSince", w.no
   from __schema__.worker_states() as w
-  where ($1::text is null or ($1 = 'stale') = (w.stale_since is not null)) and w.no > $2::bigint
-  order by w.no
-  limit $3 offset $4`,
-)
-
-export const listPageBackwardsStatement = defineStatement(
-  'list_worker_page_backwards',
-  `select w.name, w.seen_at as "seenAt", w.in_flight as "inFlight", w.stale_since is not null as stale,
-    w.stale_reason as "staleReason", w.stale_since as "staleSince", w.no
-  from __schema__.worker_states() as w
-  where ($1::text is null or ($1 = 'stale') = (w.stale_since is not null)) and w.no < $2::bigint
-  order by w.no desc
-  limit $3 offset $4`,
+  where ($1::text is null or ($1 = 'stale') = (w.stale_since is not null)) and (w.no - $2::bigint) * $3::int > 0
+  order by w.no * $3::int
+  limit $4 offset $5`,
 )
 
 export const countStatement = defineStatement(

@@ -1,3 +1,4 @@
+import type { WorkerIdentity } from '../core/core.ts'
 import { badOption, checkPaging, type Paging, pagingOptions } from '../core/paging.ts'
 import { readAtOnce } from '../core/reader.ts'
 import { textArray } from '../db/array.ts'
@@ -7,7 +8,6 @@ import { followPromotion } from '../engine/promotions.ts'
 import {
   countStatement,
   countStatesStatement,
-  listPageBackwardsStatement,
   listPageStatement,
   listStatement,
   registerStatement,
@@ -45,15 +45,8 @@ export async function registerWorker(db: Reader, name: string): Promise<number> 
   return (added as [number])[0]
 }
 
-/** A worker of this process, whose number is remembered. */
-export interface RememberedWorker {
-  /** Registers the worker when its number is first needed. */
-  number(): Promise<number>
-  /** Records that the worker is alive. If a failover has lost its number it gets another. */
-  register(): Promise<number>
-}
-
-export function rememberWorker(db: Reader, name: string): RememberedWorker {
+/** A worker of this process, which is registered when its number is first needed. The number is remembered. */
+export function rememberWorker(db: Reader, name: string): WorkerIdentity {
   let known: number | undefined
   let first: Promise<number> | undefined
   const register = async () => {
@@ -68,12 +61,6 @@ export function rememberWorker(db: Reader, name: string): RememberedWorker {
     return first
   }
   return { number, register }
-}
-
-/** Records that a worker is alive. False: no worker of this name was ever registered. */
-export async function touchWorker(db: Reader, name: string): Promise<boolean> {
-  const rows = await db.run<[no: number]>(touchStatement(db), [name])
-  return rows.length > 0
 }
 
 /** Records that these workers are alive, as far as they were registered. */
@@ -104,9 +91,8 @@ export async function listWorkerPage(db: Database, filter: WorkerFilter = {}): P
   return readAtOnce(db, async (reader) => {
     const [counted] = await reader.run<[total: number]>(countStatement(db), [state])
     const start = after === null ? beforeAll[order] : Number(after)
-    const statement = order === 'asc' ? listPageStatement : listPageBackwardsStatement
-    const values = [state, start, limit + 1, offset]
-    const { rows } = await reader.query<Worker & { no: number }>(statement(db).text, values)
+    const values = [state, start, order === 'asc' ? 1 : -1, limit + 1, offset]
+    const { rows } = await reader.query<Worker & { no: number }>(listPageStatement(db).text, values)
     const last = rows[limit - 1]
     const nextCursor = rows.length > limit && last !== undefined ? cursorAt(last.no) : null
     const workers = rows.slice(0, limit).map(({ no, ...worker }) => worker)

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest'
 import { readAtOnce } from '../../src/core/reader.ts'
-import { countExpiring } from '../../src/observe/expiring.ts'
-import { readStats } from '../../src/observe/stats.ts'
+import { countExpiring, readStats } from '../../src/observe/stats.ts'
 import { type Engine, useEngines } from '../support/engine.ts'
 
 const openEngine = useEngines('expiring', { schemas: 'emptied' })

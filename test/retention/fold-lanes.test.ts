@@ -1,9 +1,18 @@
 import { expect, test } from 'vitest'
+import type { LeasedDelivery } from '../../src/domain/delivery.ts'
+import type { Subscription } from '../../src/domain/subscription.ts'
 import { foldLanes } from '../../src/retention/audit-statements.ts'
-import { numberLanes } from '../../src/webhooks/send/lane-numbers.ts'
-import { only, useEngines } from '../support/engine.ts'
+import { WebhookNotes } from '../../src/webhooks/send/webhook-notes.ts'
+import { type Engine, only, useEngines } from '../support/engine.ts'
 
 const openEngine = useEngines('fold_lanes')
+
+/** Numbers a leased delivery, as is done before its webhook is sent, and says its place in its lane. */
+async function placeOf({ db }: Engine, delivery: LeasedDelivery) {
+  const notes = new WebhookNotes(db, { get: () => ({ via: 'webhook' }) as Subscription })
+  await notes.read([delivery.run])
+  return notes.laneOf(delivery)
+}
 
 test('the next of a lane names the last that was delivered, though its number and its audit are gone', async () => {
   const engine = await openEngine()
@@ -12,10 +21,9 @@ test('the next of a lane names the last that was delivered, though its number an
   const deliver = async () => {
     const id = only(await engine.publish({ type: 'order', orderingKey: 'k' }))
     const delivery = only(await engine.lease(no))
-    const { id: runId, token } = delivery.run
-    const numbered = only(await numberLanes(db, { runIds: [runId], token }))
+    const place = await placeOf(engine, delivery)
     await engine.settle(delivery)
-    return { id, ...numbered }
+    return { id, ...place }
   }
   const first = await deliver()
   const second = await deliver()
@@ -35,18 +43,16 @@ test('the next of a lane names the last that was delivered, though its number an
 
 test('what was delivered after the clock stepped back is not told as skipped', async () => {
   const engine = await openEngine()
-  const { db } = engine
   const no = await engine.subscribe('orders', ['order'])
   const leaseNext = async () => {
     await engine.publish({ type: 'order', orderingKey: 'k' })
     const delivery = only(await engine.lease(no))
-    const { id: runId, token } = delivery.run
-    return { delivery, numbered: only(await numberLanes(db, { runIds: [runId], token })) }
+    return { delivery, place: await placeOf(engine, delivery) }
   }
   const { delivery } = await leaseNext()
   await engine.moveClock(-60_000)
   await engine.settle(delivery)
-  expect((await leaseNext()).numbered).toMatchObject({ sequence: 2, delivered: 1 })
+  expect((await leaseNext()).place).toMatchObject({ sequence: 2, delivered: 1 })
 })
 
 test('what was buried is not counted as delivered', async () => {
@@ -55,7 +61,7 @@ test('what was buried is not counted as delivered', async () => {
   const no = await engine.subscribe('orders', ['order'])
   const id = only(await engine.publish({ type: 'order', orderingKey: 'k' }))
   const delivery = only(await engine.lease(no))
-  await numberLanes(db, { runIds: [delivery.run.id], token: delivery.run.token })
+  await placeOf(engine, delivery)
   await engine.settle(delivery, { settlement: 'buried', reason: 'no' })
   await db.transaction((tx) => tx.run(foldLanes(db), [`{${id}}`]))
   const { rows } = await db.query(`select latest, delivered from ${db.schema}.lane_counters`)

@@ -6,7 +6,7 @@ import {
   listWorkerPage,
   listWorkers,
   registerWorker,
-  touchWorker,
+  touchWorkers,
 } from '../../src/workers/workers.ts'
 import { only, useEngines } from '../support/engine.ts'
 
@@ -24,9 +24,8 @@ test('a worker that was not heard of for 30 s is stale until it says a word', as
   expect(only(await listWorkers(engine.db))).toMatchObject({ name: 'host:1', inFlight: 0, stale: false })
   await engine.moveClock(31_000)
   expect(only(await listWorkers(engine.db)).stale).toBe(true)
-  expect(await touchWorker(engine.db, 'host:1')).toBe(true)
+  await touchWorkers(engine.db, ['host:1', 'nobody:1'])
   expect(only(await listWorkers(engine.db)).stale).toBe(false)
-  expect(await touchWorker(engine.db, 'nobody:1')).toBe(false)
 })
 
 test('a worker has in flight what it has begun, not what it merely owns', async () => {
@@ -46,7 +45,7 @@ test('a worker that holds a lapsed lease is stale, even if it was just heard of'
   await engine.publish({ tags: 'a' })
   await engine.lease(0, { leaseMs: 1000 })
   await engine.moveClock(2000)
-  await touchWorker(engine.db, 'host:1')
+  await touchWorkers(engine.db, ['host:1'])
   expect(only(await listWorkers(engine.db))).toMatchObject({ stale: true, inFlight: 1 })
 })
 
@@ -65,7 +64,7 @@ test('it says why a worker is stale and since when: what came first counts', asy
   await engine.lease(0, { leaseMs: 60_000 })
   await engine.moveClock(59_000)
   expect(await judge()).toEqual({ stale: true, staleReason: 'silent', silentSeconds: 30 })
-  await touchWorker(engine.db, 'host:1')
+  await touchWorkers(engine.db, ['host:1'])
   expect(await judge()).toMatchObject({ stale: false })
   await engine.moveClock(10_000)
   expect(await judge()).toMatchObject({ stale: true, staleReason: 'lapsed_lease' })
@@ -108,7 +107,7 @@ test('figures count a stale worker for ten minutes, and for as long as it holds 
   await engine.lease(0, { leaseMs: 1_000 })
   await engine.moveClock(570_000)
   expect(await count()).toEqual({ alive: 0, stale: 1 })
-  await touchWorker(engine.db, 'idle')
+  await touchWorkers(engine.db, ['idle'])
   expect(await count()).toEqual({ alive: 1, stale: 1 })
 })
 

@@ -1,6 +1,6 @@
+import { badOption } from '../../domain/bad-value.ts'
 import { checkTransaction, rowsOf } from '../../domain/caller-transaction.ts'
 import { checkOptions } from '../../domain/known-names.ts'
-import { PosthornError } from '../../errors.ts'
 
 /** The receiver's own transaction: a `pg` client, or one made by an adapter of `posthorn/adapters`. */
 export interface InboxTransaction {
@@ -25,9 +25,7 @@ export async function inbox(tx: InboxTransaction, id: string, options: InboxOpti
   checkTransaction(tx)
   checkOptions(options, { source: true }, 'inbox')
   const { source = '' } = options
-  if (typeof id !== 'string' || id === '') {
-    throw new PosthornError('BAD_OPTION', { option: 'id', expected: 'the id of a webhook', value: id })
-  }
+  if (typeof id !== 'string' || id === '') throw badOption('id', 'the id of a webhook', id)
   return rowsOf(await tx.query(noteSql, [source, id])).length === 1
 }
 

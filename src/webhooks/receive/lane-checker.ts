@@ -1,5 +1,5 @@
+import { badOption } from '../../domain/bad-value.ts'
 import { checkOptions } from '../../domain/known-names.ts'
-import { PosthornError } from '../../errors.ts'
 import type { LanePlace } from './lane.ts'
 
 /**
@@ -26,9 +26,7 @@ export class LaneChecker {
   constructor(options: LaneCheckerOptions = {}) {
     checkOptions(options, { start: true, lanesMax: true }, 'LaneChecker')
     const { start = 'first', lanesMax = 100_000 } = options
-    if (!Number.isInteger(lanesMax) || lanesMax < 1) {
-      throw new PosthornError('BAD_OPTION', { option: 'lanesMax', expected: '1 or more', value: lanesMax })
-    }
+    if (!Number.isInteger(lanesMax) || lanesMax < 1) throw badOption('lanesMax', '1 or more', lanesMax)
     this.#start = start
     this.#lanesMax = lanesMax
   }

@@ -1,5 +1,6 @@
 import { createHmac, type KeyObject, timingSafeEqual } from 'node:crypto'
-import { PosthornError } from '../../errors.ts'
+import { badOption } from '../../domain/bad-value.ts'
+import type { PosthornError } from '../../errors.ts'
 
 /*
  * Standard Webhooks: HMAC-SHA256 over `id.timestamp.body`. The key is the bytes that a `whsec_` secret encodes.
@@ -30,8 +31,7 @@ function readSecret(secret: unknown): Buffer {
 }
 
 function badSecret(value: string): PosthornError {
-  const expected = 'whsec_ and base64 of 16 to 128 bytes'
-  return new PosthornError('BAD_OPTION', { option: 'secrets', expected, value })
+  return badOption('secrets', 'whsec_ and base64 of 16 to 128 bytes', value)
 }
 
 export interface SignedContent {

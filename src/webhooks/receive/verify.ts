@@ -1,3 +1,4 @@
+import { badOption } from '../../domain/bad-value.ts'
 import { checkOptions } from '../../domain/known-names.ts'
 import { PosthornError } from '../../errors.ts'
 import { type HeaderLookup, headerLookup, type WebhookHeaders } from './headers.ts'
@@ -39,8 +40,10 @@ export function verify(
 ): VerifiedWebhook {
   checkOptions(options, { toleranceSeconds: true, now: true }, 'verify')
   const { toleranceSeconds = 300, now = Date.now } = options
-  checkBody(body)
-  checkTolerance(toleranceSeconds)
+  const isBody = typeof body === 'string' || (body as unknown) instanceof Uint8Array
+  if (!isBody) throw badOption('body', 'the bytes or the text as they came', typeof body)
+  const isTolerance = toleranceSeconds >= 0 && Number.isFinite(toleranceSeconds)
+  if (!isTolerance) throw badOption('toleranceSeconds', '0 or more', String(toleranceSeconds))
   const keys = readSecrets(secrets)
   const header = headerLookup(headers)
   const id = readId(header)
@@ -83,24 +86,6 @@ function required(header: HeaderLookup, name: string): string {
 function describeAge(ageSeconds: number, toleranceSeconds: number): string {
   const age = ageSeconds < 0 ? `${-ageSeconds} s from now` : `${ageSeconds} s ago`
   return `it was sent ${age} and ${toleranceSeconds} s are allowed`
-}
-
-function checkBody(body: unknown): void {
-  if (typeof body === 'string' || body instanceof Uint8Array) return
-  throw new PosthornError('BAD_OPTION', {
-    option: 'body',
-    expected: 'the bytes or the text as they came',
-    value: typeof body,
-  })
-}
-
-function checkTolerance(toleranceSeconds: number): void {
-  if (toleranceSeconds >= 0 && Number.isFinite(toleranceSeconds)) return
-  throw new PosthornError('BAD_OPTION', {
-    option: 'toleranceSeconds',
-    expected: '0 or more',
-    value: String(toleranceSeconds),
-  })
 }
 
 function refused(reason: string): PosthornError {

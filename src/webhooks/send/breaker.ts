@@ -42,13 +42,10 @@ export async function reportEndpoints(
     reports.map((report) => Math.ceil(report.ageMs)),
   ]
   const rows = await db.once<ChangeRow>(statements.reportEndpoints(db), values, notDurable)
-  return rows.map(([subscription, name, before, status, error]) => ({
-    subscription,
-    name,
-    before,
-    status,
-    error,
-  }))
+  return rows.map((row) => {
+    const [subscription, name, before, status, error] = row
+    return { subscription, name, before, status, error }
+  })
 }
 
 type ChangeRow = [

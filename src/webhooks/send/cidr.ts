@@ -1,6 +1,5 @@
 import { isIP } from 'node:net'
-import { toDetail } from '../../domain/text.ts'
-import { PosthornError } from '../../errors.ts'
+import { badOption } from '../../domain/bad-value.ts'
 
 /** An IP address as a number, so that all spellings of an address are equal. */
 export interface Address {
@@ -52,8 +51,7 @@ function findCidr(text: string): Cidr | null {
 }
 
 function refuse(option: string, value: unknown): never {
-  const expected = 'networks such as 10.0.0.0/8, separated by commas'
-  throw new PosthornError('BAD_OPTION', { option, expected, value: toDetail(value) })
+  throw badOption(option, 'networks such as 10.0.0.0/8, separated by commas', value)
 }
 
 export function contains(cidr: Cidr, { version, value }: Address): boolean {

@@ -35,23 +35,18 @@ const keepAliveDelayMs = 15_000
  * no second lookup can give another answer.
  */
 export class Connector {
-  readonly #policy: AddressPolicy
-  readonly #resolver: Resolver
-  readonly #connectMs: number
-  readonly #ca: string | undefined
+  readonly #options: ConnectorOptions
 
-  constructor({ policy, resolver, connectMs = 5000, ca }: ConnectorOptions) {
-    this.#policy = policy
-    this.#resolver = resolver
-    this.#connectMs = connectMs
-    this.#ca = ca
+  constructor(options: ConnectorOptions) {
+    this.#options = options
   }
 
   /** Throws SendError. Aborting the signal aborts the connection, too. */
   async connect(url: URL, progress: Progress, signal: AbortSignal): Promise<Socket> {
-    const addresses = await timed(progress, 'dnsMs', () => this.#resolver.resolve(url.hostname))
+    const { resolver, connectMs = 5000 } = this.#options
+    const addresses = await timed(progress, 'dnsMs', () => resolver.resolve(url.hostname))
     signal.throwIfAborted()
-    const limits = { endsAt: performance.now() + this.#connectMs, signal }
+    const limits = { endsAt: performance.now() + connectMs, signal }
     progress.phase = 'connect'
     const socket = await timed(progress, 'connectMs', () => this.#dialAny(addresses, url, limits))
     if (url.protocol === 'http:') return socket
@@ -88,12 +83,13 @@ export class Connector {
     })
     await ready(socket, 'connect', limits)
     // Check where the socket really leads before writing anything, even a handshake.
-    if (this.#policy.judge(socket.remoteAddress ?? '') === 'allowed') return socket
+    if (this.#options.policy.judge(socket.remoteAddress ?? '') === 'allowed') return socket
     socket.destroy()
     throw new SendError('blocked', blockedMessage)
   }
 
   async #secure(socket: Socket, url: URL, limits: Limits): Promise<TLSSocket> {
+    const { ca } = this.#options
     const host = url.hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '')
     const secured = connectTls({
       socket,
@@ -101,7 +97,7 @@ export class Connector {
       servername: isIP(host) === 0 ? host : '',
       ALPNProtocols: ['http/1.1'],
       rejectUnauthorized: true,
-      ...(this.#ca === undefined ? {} : { ca: this.#ca }),
+      ...(ca === undefined ? {} : { ca }),
     })
     try {
       await ready(secured, 'secureConnect', limits)

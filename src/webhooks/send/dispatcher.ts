@@ -8,11 +8,11 @@ import { Loop } from '../../core/loop.ts'
 import type { Database } from '../../db/database.ts'
 import type { LeasedRun } from '../../domain/delivery.ts'
 import { deliveryId } from '../../domain/id.ts'
-import { type Subscription, webhookTimeoutMsDefault } from '../../domain/subscription.ts'
+import type { Subscription } from '../../domain/subscription.ts'
 import { Breaker, returnProbes, type StatusChange, takeProbes } from './breaker.ts'
 import { type Endpoint, listEndpoints } from './endpoint-rows.ts'
 import { EndpointSecrets } from './endpoint-secrets.ts'
-import { type Posted, postWebhook } from './post-webhook.ts'
+import { type Posted, postWebhook, type Target, targetOf } from './post-webhook.ts'
 import type { Sender } from './sender.ts'
 import type { Vault } from './vault.ts'
 import type { WebhookNotes } from './webhook-notes.ts'
@@ -43,14 +43,10 @@ const concurrencyDefault = 10
 const concurrencyMax = 50
 const probesMax = 100
 
-interface Served extends Endpoint {
-  /** Connections are never shared between subscribers. */
-  readonly poolKey: string
-  readonly timeoutMs: number
+interface Served extends Endpoint, Target {
   readonly keys: readonly KeyObject[]
   /** The subscriber's own headers, opened; undefined: a value does not open. */
   readonly sentHeaders: Readonly<Record<string, string>> | undefined
-  readonly hiddenHeaders: ReadonlySet<string>
 }
 
 /** Sends webhooks: each subscriber has a share of the runner, whose attempts are requests. */
@@ -117,19 +113,12 @@ export class Dispatcher {
   }
 
   #serve(subscription: Subscription, endpoint: Endpoint): void {
-    const { no, id, timeoutMs, maxConcurrency } = subscription
+    const { no, maxConcurrency } = subscription
     const { runner } = this.#options
     const isNew = !this.#served.has(no)
     const keys = this.#secrets.keysOf(endpoint.secrets)
     const sentHeaders = this.#secrets.headersOf(endpoint)
-    this.#served.set(no, {
-      ...endpoint,
-      poolKey: id,
-      timeoutMs: timeoutMs ?? webhookTimeoutMsDefault,
-      keys,
-      sentHeaders,
-      hiddenHeaders: new Set(endpoint.sealedHeaders.map(({ name }) => name)),
-    })
+    this.#served.set(no, { ...targetOf(endpoint, subscription), keys, sentHeaders })
     const concurrency = Math.min(maxConcurrency ?? concurrencyDefault, concurrencyMax)
     // If a secret or header does not open here, the deliveries are left to processes that have the key.
     const canSend = keys.length > 0 && sentHeaders !== undefined
@@ -141,7 +130,10 @@ export class Dispatcher {
   }
 
   async #attempt(attempt: RunningAttempt): Promise<void> {
-    const served = this.#served.get(attempt.delivery.run.subscription)
+    const { sender, notes } = this.#options
+    const { delivery } = attempt
+    const { run, event } = delivery
+    const served = this.#served.get(run.subscription)
     if (served === undefined) return attempt.conclude({ outcome: 'held' })
     const nowMs = databaseNowMs(attempt.held, performance.now())
     const secrets = this.#secretsOf(served, nowMs)
@@ -150,8 +142,20 @@ export class Dispatcher {
       const reason = 'A secret or header of the subscriber cannot be opened: see POSTHORN_SECRET_KEY'
       return attempt.conclude({ outcome: { kind: 'failed', reason, uncounted: true } })
     }
-    const parts = this.#partsOf(attempt, served, { secrets, headers, timestamp: Math.floor(nowMs / 1000) })
-    const posted = await postWebhook(this.#options.sender, served, parts, attempt.lightSignal)
+    const createdAtMs = event.createdAt.getTime()
+    const parts: RequestParts = {
+      event,
+      secrets,
+      headers,
+      format: served.format,
+      attempt: delivery.attempt,
+      timestamp: Math.floor(nowMs / 1000),
+      userAgent: agent,
+      deliveryId: deliveryId({ createdAtMs, eventId: event.id, subscriptionNo: run.subscription }),
+      lane: notes.laneOf(delivery),
+      replay: notes.replayOf(delivery),
+    }
+    const posted = await postWebhook(sender, served, parts, attempt.lightSignal)
     // Wait for the report: a delivery that is handed back must find its subscriber paused already.
     const reported = this.#conclude(attempt, posted)
     if (reported !== undefined) await reported
@@ -165,28 +169,6 @@ export class Dispatcher {
     )
   }
 
-  #partsOf(
-    { delivery }: RunningAttempt,
-    { format }: Served,
-    { secrets, headers, timestamp }: Pick<RequestParts, 'secrets' | 'headers' | 'timestamp'>,
-  ): RequestParts {
-    const { notes } = this.#options
-    const { run, event, attempt } = delivery
-    const createdAtMs = event.createdAt.getTime()
-    return {
-      event,
-      secrets,
-      format,
-      headers,
-      attempt,
-      timestamp,
-      userAgent: agent,
-      deliveryId: deliveryId({ createdAtMs, eventId: event.id, subscriptionNo: run.subscription }),
-      lane: notes.lanes.of(delivery),
-      replay: notes.replayOf(delivery),
-    }
-  }
-
   #conclude(attempt: RunningAttempt, { outcome, endpoint, exchange }: Posted): Promise<void> | undefined {
     const { delivery } = attempt
     const { run } = delivery
@@ -196,7 +178,7 @@ export class Dispatcher {
     }
     this.#options.observe.sent(errorClass ?? `${Math.floor((statusCode ?? 0) / 100)}xx`)
     attempt.conclude({ outcome, exchange })
-    if (outcome.kind === 'succeeded') this.#options.notes.lanes.delivered(delivery)
+    if (outcome.kind === 'succeeded') this.#options.notes.delivered(delivery)
     const error = exchange.error ?? (outcome.kind === 'failed' ? outcome.reason : null)
     const isProbe = this.#probes.has(run)
     return this.#breaker.tell({ subscription: run.subscription, endpoint, isProbe, error })

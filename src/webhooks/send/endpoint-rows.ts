@@ -61,15 +61,6 @@ export async function writeEndpoint(
   }
 }
 
-/** The secrets that are valid now, the newest first. */
-export async function listSecrets(db: Database, subscription: number): Promise<SealedSecret[]> {
-  return (await db.query<SealedSecret>(statements.listSecrets(db).text, [subscription])).rows
-}
-
-export async function listHeaders(db: Database, subscription: number): Promise<SealedHeader[]> {
-  return (await db.query<SealedHeader>(statements.listHeaders(db).text, [subscription])).rows
-}
-
 /** The newest secrets and sealed headers of all subscribers. */
 export async function newestSecrets(db: Database, secretsMax: number): Promise<SealedSecret[]> {
   return (await db.query<SealedSecret>(statements.newestSecrets(db).text, [secretsMax])).rows
@@ -86,6 +77,7 @@ export async function addSecret(
   await tx.run(statements.touchSubscription(db), [subscription])
 }
 
-export async function listEndpoints(db: Database): Promise<Endpoint[]> {
-  return (await db.query<Endpoint>(statements.listEndpoints(db).text)).rows
+/** Of one subscription, or of all. */
+export async function listEndpoints(db: Database, subscription?: number): Promise<Endpoint[]> {
+  return (await db.query<Endpoint>(statements.listEndpoints(db).text, [subscription ?? null])).rows
 }

@@ -21,22 +21,6 @@ export const addHeader = defineStatement(
   values ($1, $2, $3, $4, __schema__.clock())`,
 )
 
-export const listHeaders = defineStatement(
-  'list_headers',
-  `select x.id, x.header as name, x.sealed
-  from __schema__.endpoint_secrets x
-  where x.subscription = $1 and x.header is not null`,
-)
-
-/** The secrets that are valid now, the newest first. */
-export const listSecrets = defineStatement(
-  'list_secrets',
-  `select x.id, x.sealed
-  from __schema__.endpoint_secrets x
-  where x.subscription = $1 and x.header is null and (x.expires_at is null or x.expires_at > __schema__.clock())
-  order by x.created_at desc`,
-)
-
 export const addSecret = defineStatement(
   'add_secret',
   `insert into __schema__.endpoint_secrets (id, subscription, sealed, created_at)
@@ -94,7 +78,10 @@ export const resealSecret = defineStatement(
   'update __schema__.endpoint_secrets set sealed = $2 where id = $1 and sealed = $3',
 )
 
-/** The endpoints of all webhook subscriptions, with their sealed secrets, the newest first, and headers. */
+/**
+ * The endpoint of the subscription $1, or of all webhook subscriptions if $1 is null, with the secrets that are valid now, the
+ * newest first, and the sealed headers.
+ */
 export const listEndpoints = defineStatement(
   'list_endpoints',
   `select e.subscription, e.url, e.headers, e.format, e.rules,
@@ -108,5 +95,6 @@ export const listEndpoints = defineStatement(
      where x.subscription = e.subscription and x.header is not null), '[]') as "sealedHeaders"
   from __schema__.endpoints e
   join __schema__.subscriptions s on s.no = e.subscription and s.status <> 'deleted'
+  where $1::int is null or e.subscription = $1
   order by e.subscription`,
 )

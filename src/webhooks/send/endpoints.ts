@@ -1,10 +1,11 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import type { Database } from '../../db/database.ts'
+import { badField } from '../../domain/bad-value.ts'
 import { uuidv7 } from '../../domain/id.ts'
 import { storedEvent } from '../../domain/stored-event.ts'
-import { type SubscriptionDefinition, webhookTimeoutMsDefault } from '../../domain/subscription.ts'
+import type { SubscriptionDefinition } from '../../domain/subscription.ts'
 import { readClock } from '../../engine/clock.ts'
-import { PosthornError } from '../../errors.ts'
+import type { PosthornError } from '../../errors.ts'
 import type { Subscriber } from '../../subscriptions/subscribers.ts'
 import type { SubscriptionCache } from '../../subscriptions/subscription-cache.ts'
 import { type ChangeRequest, changeSubscriber } from '../../subscriptions/subscriptions.ts'
@@ -15,14 +16,13 @@ import {
   addSecret,
   type EndpointChange,
   type EndpointDefinition,
-  listHeaders,
-  listSecrets,
+  listEndpoints,
   type SealedHeader,
   type SealedSecret,
 } from './endpoint-rows.ts'
 import { EndpointSecrets } from './endpoint-secrets.ts'
 import { checkKeptSecrets, defineHeaders, type HeaderChange } from './own-headers.ts'
-import { type Posted, postWebhook } from './post-webhook.ts'
+import { type Posted, postWebhook, targetOf } from './post-webhook.ts'
 import type { Sender } from './sender.ts'
 import { checkTargetUrl } from './target-url.ts'
 import type { Vault } from './vault.ts'
@@ -95,7 +95,8 @@ export class Endpoints {
     { overlapMs, secret }: { overlapMs: number; secret: string | undefined },
   ): Promise<{ secret: string; version: number }> {
     const { db, subscriptions } = this.#parts
-    checkWebhook(await subscriptions.get(which.id))
+    const subscriber = await subscriptions.get(which.id)
+    if (subscriber.endpoint === null) throw notWebhook(subscriber)
     const chosen = secret ?? newSecret()
     const sealed = await this.#seal(chosen)
     await changeSubscriber(db, which, (tx, before) =>
@@ -108,34 +109,27 @@ export class Endpoints {
   /** Sends a test event, now, whatever the subscriber's status. Nothing of it is stored. */
   async test(id: string, signal: AbortSignal): Promise<Posted & { readonly deliveryId: string }> {
     const { db, vault, sender, subscriptions } = this.#parts
-    const { no, endpoint, timeoutMs } = checkWebhook(await subscriptions.get(id))
+    const subscriber = await subscriptions.get(id)
+    const [endpoint] = await listEndpoints(db, subscriber.no)
+    if (endpoint === undefined) throw notWebhook(subscriber)
     const opened = new EndpointSecrets(vault, (error) => {
       throw error
     })
-    const secrets = opened.keysOf(await listSecrets(db, no))
-    const sealedHeaders = await listHeaders(db, no)
-    const headers = opened.headersOf({ headers: endpoint.headers, sealedHeaders }) ?? {}
     const nowMs = await readClock(db)
     const deliveryId = uuidv7(nowMs)
-    const target = {
-      ...endpoint,
-      poolKey: id,
-      timeoutMs: timeoutMs ?? webhookTimeoutMsDefault,
-      hiddenHeaders: new Set(sealedHeaders.map(({ name }) => name)),
-    }
     const parts = {
       event: storedEvent({ ...testEvent, createdAtMs: nowMs }),
-      secrets,
+      secrets: opened.keysOf(endpoint.secrets),
       deliveryId,
       userAgent: agent,
       format: endpoint.format,
-      headers,
+      headers: opened.headersOf(endpoint) ?? {},
       attempt: 1,
       lane: null,
       replay: null,
       timestamp: Math.floor(nowMs / 1000),
     }
-    return { deliveryId, ...(await postWebhook(sender, target, parts, signal)) }
+    return { deliveryId, ...(await postWebhook(sender, targetOf(endpoint, subscriber), parts, signal)) }
   }
 
   #sealHeader(name: string, value: string): SealedHeader {
@@ -145,8 +139,7 @@ export class Endpoints {
 
   async #seal(secret: string): Promise<SealedSecret> {
     if (secretBytes(secret) === undefined || !secret.startsWith(secretPrefix)) {
-      const expected = `${secretPrefix} and base64 of 16 to 128 bytes`
-      throw new PosthornError('BAD_FIELD', { field: 'secret', expected, value: 'something else' })
+      throw badField('secret', `${secretPrefix} and base64 of 16 to 128 bytes`, 'something else')
     }
     await checkNewest(this.#parts.db, this.#parts.vault)
     const id = randomUUID()
@@ -158,14 +151,6 @@ function newSecret(): string {
   return secretPrefix + randomBytes(secretBytesNew).toString('base64')
 }
 
-function checkWebhook(
-  subscriber: Subscriber,
-): Subscriber & { endpoint: NonNullable<Subscriber['endpoint']> } {
-  const { endpoint, via, id } = subscriber
-  if (endpoint !== null) return { ...subscriber, endpoint }
-  throw new PosthornError('BAD_FIELD', {
-    field: 'id',
-    expected: 'the id of a webhook subscriber',
-    value: `${id} (${via})`,
-  })
+function notWebhook({ id, via }: Subscriber): PosthornError {
+  return badField('id', 'the id of a webhook subscriber', `${id} (${via})`)
 }

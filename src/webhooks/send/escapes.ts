@@ -39,14 +39,7 @@ export function readingsOf(text: string, ending: Ending): Reading[] {
 
 /** The same without places. */
 export function textsOf(text: string): string[] {
-  const texts = [text]
-  for (let undone = 0; undone < undoneMax; undone++) {
-    const last = texts[undone] as string
-    const next = marks.test(last) ? last.replace(anyEscape, meaningOf) : last
-    if (next === last) break
-    texts.push(next)
-  }
-  return texts
+  return readingsOf(text, 'whole').map((reading) => reading.text)
 }
 
 /** The length of a cut text without the escape that the cut broke. */

@@ -1,6 +1,6 @@
 import { hiddenValue } from '../../domain/hidden-headers.ts'
 import { PosthornError } from '../../errors.ts'
-import type { SealedHeader, StoredHeaders } from './endpoint-rows.ts'
+import type { EndpointChange, SealedHeader, StoredHeaders } from './endpoint-rows.ts'
 
 /** A change of a subscriber's own headers. */
 export interface HeaderChange {
@@ -8,12 +8,6 @@ export interface HeaderChange {
   readonly headers: Readonly<Record<string, string | null>>
   /** Headers whose values may be shown; undefined: those whose values are shown now. */
   readonly publicHeaders: readonly string[] | undefined
-}
-
-export interface DefinedHeaders {
-  readonly headers: StoredHeaders
-  /** Headers with a new hidden value. */
-  readonly sealedHeaders: readonly SealedHeader[]
 }
 
 const headersMax = 50
@@ -25,12 +19,12 @@ const valuePattern = /^[\x20-\x7e\x80-\xff\t]*$/
 const reservedHeader =
   /^(host|connection|keep-alive|upgrade|te|trailer|transfer-encoding|content-(type|length|encoding)|expect|accept-encoding|traceparent|tracestate|proxy-.*|webhook-.*|posthorn-.*|ce-.*)$/
 
-/** The stored headers after a change. Throws BAD_FIELD. */
+/** The stored headers after a change, and those with a new hidden value. Throws BAD_FIELD. */
 export function defineHeaders(
   { headers, publicHeaders }: HeaderChange,
   before: StoredHeaders,
   seal: (name: string, value: string) => SealedHeader,
-): DefinedHeaders {
+): Pick<EndpointChange, 'headers' | 'sealedHeaders'> {
   const values = changedValues(checkHeaders(headers), before)
   const shown = shownNames(publicHeaders, values, before)
   const stored = new Map<string, string | null>()

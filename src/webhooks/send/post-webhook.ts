@@ -2,9 +2,11 @@ import { createHash } from 'node:crypto'
 import type { StatusRules } from '../../domain/endpoint.ts'
 import type { ExchangeRecord } from '../../domain/exchange-record.ts'
 import { hideSecrets } from '../../domain/hidden-headers.ts'
+import { type Subscription, webhookTimeoutMsDefault } from '../../domain/subscription.ts'
 import { toReason, toStorable } from '../../domain/text.ts'
 import type { Cancellation } from './deadline.ts'
 import { hideInNames, hideTexts, secretTexts } from './echo.ts'
+import type { Endpoint } from './endpoint-rows.ts'
 import type { Sender, Sent } from './sender.ts'
 import { type Decision, decide } from './webhook-outcome.ts'
 import { buildRequest, type RequestParts, type WebhookRequest } from './webhook-request.ts'
@@ -18,6 +20,19 @@ export interface Target {
   readonly timeoutMs: number
   /** The subscriber's own headers whose values are never shown. */
   readonly hiddenHeaders: ReadonlySet<string>
+}
+
+/** With the rest of the endpoint. */
+export function targetOf<Of extends Endpoint>(
+  endpoint: Of,
+  { id, timeoutMs }: Pick<Subscription, 'id' | 'timeoutMs'>,
+): Of & Target {
+  return {
+    ...endpoint,
+    poolKey: id,
+    timeoutMs: timeoutMs ?? webhookTimeoutMsDefault,
+    hiddenHeaders: new Set(endpoint.sealedHeaders.map(({ name }) => name)),
+  }
 }
 
 export interface Posted extends Decision {

@@ -1,21 +1,15 @@
-import type { Runner } from '../../consume/runner.ts'
-import type { Source } from '../../consume/source.ts'
-import type { Database } from '../../db/database.ts'
 import type { Subscription } from '../../domain/subscription.ts'
 import { PosthornError } from '../../errors.ts'
 import type { SubscriptionCache } from '../../subscriptions/subscription-cache.ts'
 import { AddressPolicy, ownAddresses } from './address-policy.ts'
 import { checkSecrets } from './check-secrets.ts'
-import { Dispatcher, type DispatcherObserver } from './dispatcher.ts'
+import { Dispatcher, type DispatcherObserver, type DispatcherOptions } from './dispatcher.ts'
 import { newestSecrets } from './endpoint-rows.ts'
 import { Endpoints } from './endpoints.ts'
 import { Sender } from './sender.ts'
-import type { Vault } from './vault.ts'
-import type { WebhookNotes } from './webhook-notes.ts'
 
-export interface PushOptions {
-  readonly db: Database
-  readonly vault: Vault
+/** Webhooks are leased, attempted and settled like any other delivery. */
+export interface PushOptions extends Omit<DispatcherOptions, 'sender' | 'observe'> {
   readonly subscriptions: SubscriptionCache
   /** Private networks that webhooks may go to. */
   readonly allowCidrs: readonly string[]
@@ -23,13 +17,8 @@ export interface PushOptions {
   readonly databaseAddresses: readonly string[]
   /** The timeout of webhooks whose subscriber has none of its own. */
   readonly webhookTimeoutMs: number
-  readonly batchSize: number
   /** Whether this process sends webhooks. Every process can send test events. */
   readonly dispatcher: boolean
-  /** Webhooks are leased, attempted and settled like any other delivery. */
-  readonly runner: Runner
-  readonly source: Pick<Source, 'lease'>
-  readonly notes: WebhookNotes
   readonly observe: PushObserver
 }
 

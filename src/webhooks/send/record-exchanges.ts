@@ -1,3 +1,4 @@
+import { portionsOf } from '../../core/portions.ts'
 import { numberArray, textArray } from '../../db/array.ts'
 import type { Database } from '../../db/database.ts'
 import type { ExchangeRecord } from '../../domain/exchange-record.ts'
@@ -17,13 +18,11 @@ export interface AttemptExchange {
 
 /** Stores exchanges. A crash of the database may lose the last ones: the settlement that follows is what must be durable. */
 export async function recordExchanges(db: Database, exchanges: readonly AttemptExchange[]): Promise<void> {
-  for (let from = 0; from < exchanges.length; from += perStatementMax) {
-    await recordSome(db, exchanges.slice(from, from + perStatementMax))
-  }
+  for (const some of portionsOf(exchanges, portion)) await recordSome(db, some)
 }
 
 /** Each may have 16 KB of body and as much of headers. */
-const perStatementMax = 500
+const portion = { itemsMax: 500 }
 
 async function recordSome(db: Database, exchanges: readonly AttemptExchange[]): Promise<void> {
   const texts = (value: (item: AttemptExchange) => string | null) => textArray(exchanges.map(value))

@@ -2,7 +2,7 @@ import type { Dispatcher } from 'undici'
 import type { AddressPolicy } from './address-policy.ts'
 import type { Connection } from './connection.ts'
 import { ConnectionPool } from './connection-pool.ts'
-import { Connector } from './connector.ts'
+import { Connector, type ConnectorOptions, type Progress } from './connector.ts'
 import { type Cancellation, Deadline } from './deadline.ts'
 import { Resolver, type ResolverOptions } from './resolver.ts'
 import { type Answer, RoundTrip } from './round-trip.ts'
@@ -10,15 +10,10 @@ import { SendError, toSendError } from './send-failure.ts'
 import { parseTargetUrl } from './target-url.ts'
 import { type Result, readRetryAfter } from './webhook-outcome.ts'
 
-export interface SenderOptions {
-  readonly policy: AddressPolicy
+export interface SenderOptions extends Omit<ConnectorOptions, 'resolver'> {
   /** Per subscriber and endpoint. */
   readonly connectionsMax?: number
-  /** How long TCP and TLS may take together. */
-  readonly connectMs?: number
   readonly dns?: Omit<ResolverOptions, 'policy'>
-  /** Certificates to trust instead of the usual ones. */
-  readonly ca?: string
 }
 
 export interface SendRequest {
@@ -32,10 +27,7 @@ export interface SendRequest {
   readonly signal?: Cancellation
 }
 
-export interface Timings {
-  readonly dnsMs?: number
-  readonly connectMs?: number
-  readonly tlsMs?: number
+export interface Timings extends Readonly<Omit<Progress, 'phase'>> {
   readonly firstByteMs?: number
   readonly totalMs: number
 }
@@ -160,16 +152,11 @@ function isStale(error: unknown, connection: Connection, { firstByteMs }: RoundT
 }
 
 function timingsOf(startedAt: number, connection?: Connection, trip?: RoundTrip): Timings {
-  const timings: { -readonly [Step in keyof Timings]: Timings[Step] } = {
-    totalMs: performance.now() - startedAt,
-  }
-  if (connection === undefined || trip === undefined) return timings
-  const { dnsMs, connectMs, tlsMs } = connection.progress
-  if (dnsMs !== undefined) timings.dnsMs = dnsMs
-  if (connectMs !== undefined) timings.connectMs = connectMs
-  if (tlsMs !== undefined) timings.tlsMs = tlsMs
-  if (trip.firstByteMs !== null) timings.firstByteMs = trip.firstByteMs
-  return timings
+  const totalMs = performance.now() - startedAt
+  if (connection === undefined || trip === undefined) return { totalMs }
+  const { phase: _, ...steps } = connection.progress
+  const { firstByteMs } = trip
+  return firstByteMs === null ? { ...steps, totalMs } : { ...steps, firstByteMs, totalMs }
 }
 
 function toOptions({ headers, body }: SendRequest, { path }: Target): Dispatcher.DispatchOptions {

@@ -4,19 +4,7 @@ import type { AddressPolicy } from './address-policy.ts'
 
 const charsMax = 2048
 /** Names that exist only inside a network, where nobody from outside may send our requests. */
-const localSuffixes = [
-  '.localhost',
-  '.localdomain',
-  '.internal',
-  '.intranet',
-  '.local',
-  '.lan',
-  '.corp',
-  '.home',
-  '.home.arpa',
-  '.private',
-  '.svc',
-]
+const localName = /\.(localhost|localdomain|internal|intranet|local|lan|corp|home|home\.arpa|private|svc)$/
 const metadataNames = ['metadata.google.internal', 'metadata.goog', 'instance-data.ec2.internal']
 
 /**
@@ -48,8 +36,7 @@ function checkHost(hostname: string, policy: AddressPolicy): void {
   const name = hostname.replace(/\.$/, '')
   if (name === '') throw refused('a URL with a host', hostname)
   if (metadataNames.includes(name)) throw refused(publicHost, hostname)
-  const isLocal =
-    !name.includes('.') || hostname.endsWith('.') || localSuffixes.some((suffix) => name.endsWith(suffix))
+  const isLocal = !name.includes('.') || hostname.endsWith('.') || localName.test(name)
   if (isLocal && !policy.hasAllowances) throw refused(publicHost, hostname)
 }
 

@@ -1,6 +1,7 @@
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto'
 import { open, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { badOption } from '../../domain/bad-value.ts'
 import { PosthornError } from '../../errors.ts'
 
 /** A key, and the id that stored texts name it by. */
@@ -92,11 +93,8 @@ export function parseVaultKeys(text: string, name = 'POSTHORN_SECRET_KEY'): Vaul
 function keyBytes(value: string, option: string): Buffer {
   if (/^[0-9a-f]{64}$/i.test(value)) return Buffer.from(value, 'hex')
   if (/^[A-Za-z0-9+/_-]{43}=?$/.test(value)) return Buffer.from(value, 'base64')
-  throw new PosthornError('BAD_OPTION', {
-    option,
-    expected: '32 random bytes as base64 or hex (openssl rand -base64 32)',
-    value: 'something else',
-  })
+  const expected = '32 random bytes as base64 or hex (openssl rand -base64 32)'
+  throw badOption(option, expected, 'something else')
 }
 
 /**
