@@ -1,6 +1,6 @@
 import { type Database, defineStatement } from '../db/database.ts'
 import { badOption } from '../domain/bad-value.ts'
-import { typePattern } from '../domain/event.ts'
+import { typeForm, typePattern } from '../domain/event.ts'
 import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import { keepMsMax } from '../domain/retention-times.ts'
 import { integer } from '../domain/subscription.ts'
@@ -93,7 +93,7 @@ const deleteStatement = defineStatement(
 
 function checkType(type: unknown): string {
   if (typeof type === 'string' && typePattern.test(type)) return type
-  throw badOption('type', '1 to 100 of A-Z a-z 0-9 _ . : -', type)
+  throw badOption('type', typeForm, type)
 }
 
 function checkFlag(option: string, value: unknown): boolean {
