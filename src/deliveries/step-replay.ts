@@ -3,7 +3,7 @@ import type { ReplayPlan } from '../domain/replay.ts'
 import { toReason } from '../domain/text.ts'
 import { chooseDeliveries } from './choose-deliveries.ts'
 import {
-  abortOrphanedReplayStatement,
+  abortReplayStatement,
   advanceReplayStatement,
   noteReplayErrorStatement,
   takeReplayStatement,
@@ -26,7 +26,7 @@ export async function stepReplay(db: Database, id: string | null = null): Promis
       async (tx) => {
         taken = await take(tx, db, id)
         if (taken === undefined) return undefined
-        if (taken.isOrphan) await tx.run(abortOrphanedReplayStatement(db), [taken.id])
+        if (taken.isOrphan) await tx.run(abortReplayStatement(db), [taken.id, 'the subscription was deleted'])
         else await advance(tx, db, taken)
         return taken.id
       },
