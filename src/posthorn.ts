@@ -1,5 +1,6 @@
 import type { Handler } from './consume/attempt.ts'
 import type { HandlerOptions } from './consume/registration.ts'
+import { badOption } from './domain/bad-value.ts'
 import type { Catalogue, EventFor, EventPattern, EventToPublish } from './domain/catalogue.ts'
 import type { EventInput } from './domain/event.ts'
 import { checkOptions } from './domain/known-names.ts'
@@ -67,7 +68,7 @@ export function createHub<C extends Catalogue>(parts: PosthornParts): Posthorn<C
     wake: () => services.wake(),
     sweep: () => services.sweep(),
     stop: async (options = {}) => life.stop(graceMsOf(options)),
-    [Symbol.asyncDispose]: async () => life.stop(graceMsOf({})),
+    [Symbol.asyncDispose]: () => hub.stop(),
   }
   return hub
 }
@@ -85,11 +86,7 @@ class Life {
 
   checkOpen(name: unknown): void {
     if (this.#state === 'open') return
-    throw new PosthornError('BAD_OPTION', {
-      option: 'name',
-      expected: 'registered before start()',
-      value: name,
-    })
+    throw badOption('name', 'registered before start()', name)
   }
 
   async start(): Promise<void> {

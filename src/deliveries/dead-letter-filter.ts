@@ -1,6 +1,8 @@
-import { badOption, checkTime, checkWhole, type Paging, pagingOptions } from '../core/paging.ts'
-import { checkOptions, type NamesOf } from '../domain/known-names.ts'
+import { type FilterFields, termsOf } from '../core/list-filter.ts'
+import { checkTime, type Paging } from '../core/paging.ts'
+import { badOption } from '../domain/bad-value.ts'
 import { anyOf, compared, type Term } from '../domain/list-terms.ts'
+import { integer } from '../domain/subscription.ts'
 
 export type DeadLetterKind = 'buried' | 'expired'
 
@@ -18,36 +20,22 @@ export interface DeadLetterFilter extends Paging {
   readonly includeRedriven?: boolean
 }
 
-const filterNames: NamesOf<DeadLetterFilter> = {
-  ...pagingOptions,
-  subscription: true,
-  eventId: true,
-  eventType: true,
-  kind: true,
-  since: true,
-  until: true,
-  includeRedriven: true,
+const fields: FilterFields<DeadLetterFilter> = {
+  subscription: (no) => {
+    if (!Number.isInteger(no)) throw badOption('subscription', "a subscription's number", no)
+    return [anyOf('subscriber', [no])]
+  },
+  eventId: (id) => [anyOf('event', [integer('eventId', id, 1, Number.MAX_SAFE_INTEGER)])],
+  eventType: (type) => [anyOf('type', [type])],
+  kind: (kind) => {
+    if (kind !== 'buried' && kind !== 'expired') throw badOption('kind', 'buried or expired', kind)
+    return [anyOf('kind', [kind])]
+  },
+  since: (since) => [compared('buried', '>=', checkTime('since', since))],
+  until: (until) => [compared('buried', '<', checkTime('until', until))],
+  includeRedriven: () => [],
 }
 
-/** Checks a filter, and says the same in terms. */
 export function deadLetterTerms(filter: DeadLetterFilter): Term[] {
-  checkOptions(filter, filterNames, 'a list of dead letters')
-  const { kind, subscription, eventId, eventType, since, until } = filter
-  if (kind !== undefined && kind !== 'buried' && kind !== 'expired') {
-    throw badOption('kind', 'buried or expired', kind)
-  }
-  if (subscription !== undefined && !Number.isInteger(subscription)) {
-    throw badOption('subscription', "a subscription's number", subscription)
-  }
-  if (eventId !== undefined) checkWhole('eventId', eventId, 1, Number.MAX_SAFE_INTEGER)
-  checkTime('since', since)
-  checkTime('until', until)
-  return [
-    ...(subscription === undefined ? [] : [anyOf('subscriber', [subscription])]),
-    ...(eventId === undefined ? [] : [anyOf('event', [eventId])]),
-    ...(eventType === undefined ? [] : [anyOf('type', [eventType])]),
-    ...(kind === undefined ? [] : [anyOf('kind', [kind])]),
-    ...(since === undefined ? [] : [compared('buried', '>=', since)]),
-    ...(until === undefined ? [] : [compared('buried', '<', until)]),
-  ]
+  return termsOf(filter, fields, 'a list of dead letters')
 }

@@ -1,9 +1,10 @@
 import { readListPage, type SearchedTo, startForm } from '../core/list-page.ts'
 import { conditionOf, Parameters } from '../core/list-sql.ts'
 import type { WalkBounds } from '../core/list-walk.ts'
-import { badOption, checkPaging, type Total, uuidForm } from '../core/paging.ts'
+import { checkPaging, type Total, uuidForm } from '../core/paging.ts'
 import { readAtOnce } from '../core/reader.ts'
 import { type Database, defineStatement } from '../db/database.ts'
+import { badOption } from '../domain/bad-value.ts'
 import { type DeadLetterFilter, type DeadLetterKind, deadLetterTerms } from './dead-letter-filter.ts'
 import { deadLetterList, letterFields } from './dead-letter-list.ts'
 

@@ -1,7 +1,9 @@
-import { badOption, checkTime, checkWhole, type Paging, pagingOptions } from '../core/paging.ts'
+import { type FilterFields, termsOf } from '../core/list-filter.ts'
+import { checkOneOf, checkTime, type Paging } from '../core/paging.ts'
+import { badOption } from '../domain/bad-value.ts'
 import { type DeliveryStatus, deliveryStatuses } from '../domain/delivery-status.ts'
-import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import { anyOf, compared, type Term } from '../domain/list-terms.ts'
+import { integer } from '../domain/subscription.ts'
 
 export interface DeliveryFilter extends Paging {
   readonly eventId?: number
@@ -11,32 +13,18 @@ export interface DeliveryFilter extends Paging {
   readonly pickedBefore?: Date
 }
 
-const filterNames: NamesOf<DeliveryFilter> = {
-  ...pagingOptions,
-  eventId: true,
-  subscription: true,
-  status: true,
-  pickedBefore: true,
+const fields: FilterFields<DeliveryFilter> = {
+  eventId: (id) => [anyOf('event', [integer('eventId', id, 1, Number.MAX_SAFE_INTEGER)])],
+  subscription: (no) => [anyOf('subscriber', [integer('subscription', no, 0, 2_097_151)])],
+  status: (status) => [anyOf('status', [checkOneOf('status', deliveryStatuses, status)])],
+  pickedBefore: (picked) => [compared('picked', '<', checkTime('pickedBefore', picked))],
 }
 
 /** Checks a filter, and says the same in terms. */
 export function deliveryTerms(filter: DeliveryFilter): Term[] {
-  checkOptions(filter, filterNames, 'a list of deliveries')
-  const { subscription, eventId, pickedBefore } = filter
-  const { status = pickedBefore && 'delivering' } = filter
-  if (status !== undefined && !deliveryStatuses.includes(status)) {
-    throw badOption('status', `one of ${deliveryStatuses.join(', ')}`, status)
-  }
-  checkTime('pickedBefore', pickedBefore)
-  if (pickedBefore !== undefined && status !== 'delivering') {
-    throw badOption('status', 'delivering with pickedBefore', status)
-  }
-  if (subscription !== undefined) checkWhole('subscription', subscription, 0, 2_097_151)
-  if (eventId !== undefined) checkWhole('eventId', eventId, 1, Number.MAX_SAFE_INTEGER)
-  return [
-    ...(eventId === undefined ? [] : [anyOf('event', [eventId])]),
-    ...(subscription === undefined ? [] : [anyOf('subscriber', [subscription])]),
-    ...(status === undefined ? [] : [anyOf('status', [status])]),
-    ...(pickedBefore === undefined ? [] : [compared('picked', '<', pickedBefore)]),
-  ]
+  const terms = termsOf(filter, fields, 'a list of deliveries')
+  const { status, pickedBefore } = filter
+  if (pickedBefore === undefined || status === 'delivering') return terms
+  if (status === undefined) return [...terms, anyOf('status', ['delivering'])]
+  throw badOption('status', 'delivering with pickedBefore', status)
 }

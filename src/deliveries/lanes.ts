@@ -1,5 +1,5 @@
 import type { Database } from '../db/database.ts'
-import { toDetail } from '../domain/text.ts'
+import { badOption } from '../domain/bad-value.ts'
 import type { Admitter } from '../engine/admit.ts'
 import { cancelEvents } from '../engine/cancel.ts'
 import { PosthornError } from '../errors.ts'
@@ -51,8 +51,7 @@ export class Lanes {
    */
   async settleHead(subscription: string, orderingKey: string, verb: LaneVerb, by: string): Promise<number> {
     if (!Object.hasOwn(this.#act, verb)) {
-      const expected = '"retry", "skip" or "discard"'
-      throw new PosthornError('BAD_OPTION', { option: 'verb', expected, value: toDetail(verb) })
+      throw badOption('verb', '"retry", "skip" or "discard"', verb)
     }
     const { no } = await this.#parts.subscriptions.current(subscription)
     const lane = { subscription: no, orderingKey }

@@ -1,6 +1,7 @@
-import { badOption, checkPaging } from '../core/paging.ts'
+import { checkOneOf, checkPaging } from '../core/paging.ts'
 import { readAtOnce } from '../core/reader.ts'
 import type { Database } from '../db/database.ts'
+import { badOption } from '../domain/bad-value.ts'
 import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import { type LaneStatus, laneStatuses, summarizeLane } from '../domain/lane-summary.ts'
 import { isStorable } from '../domain/text.ts'
@@ -72,9 +73,7 @@ const filterNames: NamesOf<LaneFilter> = { status: true, limit: true, cursor: tr
 function checkFilter(subscription: number, filter: LaneFilter) {
   checkOptions(filter, filterNames, 'a list of lanes')
   const { status, cursor } = filter
-  if (status !== undefined && !laneStatuses.includes(status)) {
-    throw badOption('status', `one of ${laneStatuses.join(', ')}`, status)
-  }
+  checkOneOf('status', laneStatuses, status)
   const checked = checkPaging('lanes', { ...filter, subscription }, cursorForm)
   const after = checked.after === null ? null : Buffer.from(checked.after, 'base64url').toString()
   if (after !== null && !isStorable(after)) {

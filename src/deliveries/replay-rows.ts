@@ -1,7 +1,7 @@
 import { countedRows } from '../core/list-page.ts'
 import {
-  badOption,
   type CheckedPaging,
+  checkOneOf,
   checkPaging,
   type Paging,
   pagingOptions,
@@ -11,6 +11,7 @@ import {
 } from '../core/paging.ts'
 import { planRows, type Reader, readAtOnce } from '../core/reader.ts'
 import type { Database } from '../db/database.ts'
+import { badOption } from '../domain/bad-value.ts'
 import { checkOptions } from '../domain/known-names.ts'
 import { type ReplayPlan, type ReplayState, replayStates } from '../domain/replay.ts'
 import { toReason } from '../domain/text.ts'
@@ -69,9 +70,7 @@ export async function abortReplay(db: Database, { id, by }: { id: string; by: st
 export async function listReplays(db: Database, filter: ReplayFilter = {}): Promise<ReplayPage> {
   checkOptions(filter, { ...pagingOptions, state: true, subscriptionId: true }, 'a list of replays')
   const { state, subscriptionId } = filter
-  if (state !== undefined && !replayStates.includes(state)) {
-    throw badOption('state', `one of ${replayStates.join(', ')}`, state)
-  }
+  checkOneOf('state', replayStates, state)
   if (subscriptionId !== undefined && !uuidForm.test(subscriptionId)) {
     throw badOption('subscriptionId', 'the id of a subscription', subscriptionId)
   }

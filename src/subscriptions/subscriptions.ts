@@ -1,4 +1,5 @@
 import type { Connection, Database } from '../db/database.ts'
+import { badOption } from '../domain/bad-value.ts'
 import { parseFilter, parsePointer } from '../domain/filter.ts'
 import type { Subscription, SubscriptionDefinition } from '../domain/subscription.ts'
 import { lockAdmissions } from '../engine/admit-statements.ts'
@@ -37,7 +38,7 @@ export async function upsertSubscription(
     if (before !== undefined && before.via !== definition.via) {
       const expected = `the name of a ${definition.via} subscription`
       const value = `${definition.name}, which is a ${before.via} subscription`
-      throw new PosthornError('BAD_OPTION', { option: 'name', expected, value })
+      throw badOption('name', expected, value)
     }
     return { subscription: await writeSubscription(tx, db, definition), before }
   })
