@@ -1,8 +1,8 @@
 import { type Database, defineStatement } from '../db/database.ts'
 import { hideSecrets } from '../domain/hidden-headers.ts'
 import { parseDeliveryId } from '../domain/id.ts'
-import type { DeliveryRequest } from './bury.ts'
 import { type ListedDelivery, readDeliveries } from './listed-delivery.ts'
+import type { DeliveryRequest } from './repair.ts'
 
 export interface DeliveryDetails extends ListedDelivery {
   /** Null: it is in no lane. */

@@ -6,10 +6,8 @@ import { PosthornError } from '../errors.ts'
 import type { SubscriptionCache } from '../subscriptions/subscription-cache.ts'
 import { getDeadLetter } from './dead-letters.ts'
 import type { Deliveries } from './deliveries.ts'
-import { blockingLetter, type LaneRequest, unblockLane } from './lane-heads.ts'
 import { getLane, type LaneDetails, type LaneFilter, type LanePage, listLanes } from './list-lanes.ts'
-import { redrive } from './redrive.ts'
-import { retryWaiting } from './retry-waiting.ts'
+import { blockingLetter, type LaneRequest, redrive, retryWaiting, unblockLane } from './repair.ts'
 
 export interface LanesParts {
   readonly db: Database

@@ -5,8 +5,8 @@ import { badOption } from '../domain/bad-value.ts'
 import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import { type LaneStatus, laneStatuses, summarizeLane } from '../domain/lane-summary.ts'
 import { isStorable } from '../domain/text.ts'
-import type { LaneRequest } from './lane-heads.ts'
 import { listLanesStatement } from './lane-statements.ts'
+import type { LaneRequest } from './repair.ts'
 
 /** A lane with at least one delivery. */
 export interface LaneDetails {
