@@ -15,6 +15,7 @@ import { getSubscriber, type Subscriber } from './subscribers.ts'
 import { subscriptionFromRow } from './subscription-row.ts'
 import {
   deleteStatement,
+  findAbandonedStatement,
   lockStatement,
   readStatement,
   setLimitStatement,
@@ -192,6 +193,12 @@ export async function listSubscriptions(db: Database): Promise<Subscription[]> {
 /** Records that a process with handlers of these subscriptions is alive. */
 export async function touchHandlers(db: Database, subscriptions: readonly number[]): Promise<void> {
   await db.run(touchHandlersStatement(db), [subscriptions])
+}
+
+/** Handler subscriptions that no live handler has served for ten minutes. */
+export async function abandonedSubscriptions(db: Database): Promise<string[]> {
+  const rows = await db.run<[name: string]>(findAbandonedStatement(db), [])
+  return rows.map(([name]) => name)
 }
 
 /** Ends a subscription: nothing more is routed to it, and upkeep cancels its waiting deliveries. */
