@@ -52,7 +52,7 @@ export interface Posthorn<C extends Catalogue = Catalogue> extends Hub, AsyncDis
 export function createHub<C extends Catalogue>(parts: PosthornParts): Posthorn<C> {
   const services = createServices(parts)
   const { api, handlers, publisher } = services
-  const life = new Life(services)
+  const life = createLife(services)
   const hub: Posthorn<C> = {
     ...api,
     log: parts.log,
@@ -64,7 +64,7 @@ export function createHub<C extends Catalogue>(parts: PosthornParts): Posthorn<C
       handlers.register(pattern as string | readonly string[], options, handler as Handler)
       return hub
     },
-    start: () => life.start(),
+    start: life.start,
     wake: () => services.wake(),
     sweep: () => services.sweep(),
     stop: async (options = {}) => life.stop(graceMsOf(options)),
@@ -74,42 +74,35 @@ export function createHub<C extends Catalogue>(parts: PosthornParts): Posthorn<C
 }
 
 /** A hub is opened, started once and stopped once. */
-class Life {
-  readonly #services: Services
-  #state: 'open' | 'started' | 'closed' = 'open'
-  #starting: Promise<void> | undefined
-  #stopping: Promise<void> | undefined
+function createLife(services: Services) {
+  let state: 'open' | 'started' | 'closed' = 'open'
+  let starting: Promise<void> | undefined
+  let stopping: Promise<void> | undefined
 
-  constructor(services: Services) {
-    this.#services = services
-  }
-
-  checkOpen(name: unknown): void {
-    if (this.#state === 'open') return
-    throw badOption('name', 'registered before start()', name)
-  }
-
-  async start(): Promise<void> {
-    if (this.#state === 'closed') throw new PosthornError('STOPPED')
-    this.#state = 'started'
-    const isStopped = () => this.#state === 'closed'
-    this.#starting ??= this.#services.start({ isStopped }).catch((error: unknown) => {
-      this.#starting = undefined
-      throw error
-    })
-    return this.#starting
-  }
-
-  stop(graceMs: number): Promise<void> {
-    this.#state = 'closed'
-    this.#stopping ??= this.#stop(graceMs)
-    return this.#stopping
-  }
-
-  async #stop(graceMs: number): Promise<void> {
+  async function stopAll(graceMs: number): Promise<void> {
     const graceEndsAt = performance.now() + graceMs
-    await this.#starting?.catch(() => undefined)
-    await this.#services.stop({ graceMs, graceEndsAt, wasStarted: this.#starting !== undefined })
+    await starting?.catch(() => undefined)
+    await services.stop({ graceMs, graceEndsAt, wasStarted: starting !== undefined })
+  }
+
+  return {
+    checkOpen(name: unknown): void {
+      if (state !== 'open') throw badOption('name', 'registered before start()', name)
+    },
+    async start(): Promise<void> {
+      if (state === 'closed') throw new PosthornError('STOPPED')
+      state = 'started'
+      starting ??= services.start({ isStopped: () => state === 'closed' }).catch((error: unknown) => {
+        starting = undefined
+        throw error
+      })
+      return starting
+    },
+    stop(graceMs: number): Promise<void> {
+      state = 'closed'
+      stopping ??= stopAll(graceMs)
+      return stopping
+    },
   }
 }
 
