@@ -78,8 +78,7 @@ async function findBounds(
   }
   const { from, to, event_ids: ids } = plan.request
   if (ids !== null) return { after: 0, lastId: ids.at(-1) as number, oldestKeptAt: null }
-  const values = [from === null ? null : new Date(from), to === null ? null : new Date(to)]
-  const [row] = await tx.run<BoundsRow>(boundReplayStatement(db), values)
+  const [row] = await tx.run<BoundsRow>(boundReplayStatement(db), [from, to])
   const [after, lastId, oldestKeptAt] = row as BoundsRow
   return { after, lastId, oldestKeptAt }
 }
