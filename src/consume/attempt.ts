@@ -11,7 +11,7 @@ import { isConflict } from './conflict.ts'
 import type { HeldRun } from './held-run.ts'
 import { LightAbortSignal } from './light-abort-signal.ts'
 import type { Share } from './share.ts'
-import type { Isolated, Source, Timing } from './source.ts'
+import type { Source, Timing } from './source.ts'
 
 /** What a handler can do besides returning and throwing. */
 export interface Attempt {
@@ -129,7 +129,9 @@ export class RunningAttempt implements Attempt {
     checkTransaction(tx)
     const { source } = this.#host
     const { delivery } = this
-    const isolated = this.over ? undefined : await this.#isolate()
+    if (this.over) throw this.#leaseLost()
+    this.#host.moving(this)
+    const isolated = await source.isolate(delivery)
     if (isolated === undefined) throw this.#leaseLost()
     const { run, mark } = isolated
     if (run !== delivery.run) this.#host.moved(this, run)
@@ -180,16 +182,9 @@ export class RunningAttempt implements Attempt {
     }
   }
 
-  #isolate(): Promise<Isolated | undefined> {
-    this.#host.moving(this)
-    return this.#host.source.isolate(this.delivery)
-  }
-
   #leaseLost(): PosthornError {
-    return new PosthornError('LEASE_LOST', {
-      eventId: this.delivery.event.id,
-      state: 'another worker’s, or settled',
-    })
+    const state = 'another worker’s, or settled'
+    return new PosthornError('LEASE_LOST', { eventId: this.delivery.event.id, state })
   }
 }
 
