@@ -66,10 +66,7 @@ export interface KeyOptions {
 }
 
 /** A checked definition of a key. */
-export interface KeyDefinition {
-  readonly name: string
-  readonly scopes: readonly Scope[]
-  readonly ratePerSecond: number | null
+export interface KeyDefinition extends Omit<KeyHolder, 'id'> {
   readonly expiresAt: Date | null
 }
 
