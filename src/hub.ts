@@ -2,7 +2,7 @@ import type { EventEmitter } from 'node:events'
 import type { Config } from './config.ts'
 import type { Runner } from './consume/runner.ts'
 import type { Core } from './core/core.ts'
-import { Readiness } from './core/readiness.ts'
+import { watchReadiness } from './core/readiness.ts'
 import { checkReady } from './db/migrate.ts'
 import { createDeliveriesApi, type DeliveriesApi } from './deliveries/deliveries-api.ts'
 import type { Admitter } from './engine/admit.ts'
@@ -94,7 +94,6 @@ export interface HubParts {
 export function composeHub(core: Core, parts: HubParts): Hub {
   const { db, events, metrics, identity } = core
   const { admitter, subscriptions, memory, push, publisher, pull, polling, retention, buried } = parts
-  const readiness = new Readiness(() => checkReady(db, identity.register))
   observeGauges(core, parts)
   return {
     ...createEventsApi(core, admitter),
@@ -117,7 +116,7 @@ export function composeHub(core: Core, parts: HubParts): Hub {
     endpoints: push.endpoints,
     scrape: () => metrics.registry.metrics(),
     record: (action) => recordAction(db, action),
-    unready: () => readiness.trouble(),
+    unready: watchReadiness(() => checkReady(db, identity.register)),
   }
 }
 

@@ -1,5 +1,6 @@
 import type { Handler } from './consume/attempt.ts'
 import type { HandlerOptions } from './consume/registration.ts'
+import { badOption } from './domain/bad-value.ts'
 import type { Catalogue, EventFor, EventPattern, EventToPublish } from './domain/catalogue.ts'
 import type { EventInput } from './domain/event.ts'
 import { checkOptions } from './domain/known-names.ts'
@@ -51,7 +52,7 @@ export interface Posthorn<C extends Catalogue = Catalogue> extends Hub, AsyncDis
 export function createHub<C extends Catalogue>(parts: PosthornParts): Posthorn<C> {
   const services = createServices(parts)
   const { api, handlers, publisher } = services
-  const life = new Life(services)
+  const life = createLife(services)
   const hub: Posthorn<C> = {
     ...api,
     log: parts.log,
@@ -63,56 +64,45 @@ export function createHub<C extends Catalogue>(parts: PosthornParts): Posthorn<C
       handlers.register(pattern as string | readonly string[], options, handler as Handler)
       return hub
     },
-    start: () => life.start(),
+    start: life.start,
     wake: () => services.wake(),
     sweep: () => services.sweep(),
     stop: async (options = {}) => life.stop(graceMsOf(options)),
-    [Symbol.asyncDispose]: async () => life.stop(graceMsOf({})),
+    [Symbol.asyncDispose]: () => hub.stop(),
   }
   return hub
 }
 
 /** A hub is opened, started once and stopped once. */
-class Life {
-  readonly #services: Services
-  #state: 'open' | 'started' | 'closed' = 'open'
-  #starting: Promise<void> | undefined
-  #stopping: Promise<void> | undefined
+function createLife(services: Services) {
+  let state: 'open' | 'started' | 'closed' = 'open'
+  let starting: Promise<void> | undefined
+  let stopping: Promise<void> | undefined
 
-  constructor(services: Services) {
-    this.#services = services
-  }
-
-  checkOpen(name: unknown): void {
-    if (this.#state === 'open') return
-    throw new PosthornError('BAD_OPTION', {
-      option: 'name',
-      expected: 'registered before start()',
-      value: name,
-    })
-  }
-
-  async start(): Promise<void> {
-    if (this.#state === 'closed') throw new PosthornError('STOPPED')
-    this.#state = 'started'
-    const isStopped = () => this.#state === 'closed'
-    this.#starting ??= this.#services.start({ isStopped }).catch((error: unknown) => {
-      this.#starting = undefined
-      throw error
-    })
-    return this.#starting
-  }
-
-  stop(graceMs: number): Promise<void> {
-    this.#state = 'closed'
-    this.#stopping ??= this.#stop(graceMs)
-    return this.#stopping
-  }
-
-  async #stop(graceMs: number): Promise<void> {
+  async function stopAll(graceMs: number): Promise<void> {
     const graceEndsAt = performance.now() + graceMs
-    await this.#starting?.catch(() => undefined)
-    await this.#services.stop({ graceMs, graceEndsAt, wasStarted: this.#starting !== undefined })
+    await starting?.catch(() => undefined)
+    await services.stop({ graceMs, graceEndsAt, wasStarted: starting !== undefined })
+  }
+
+  return {
+    checkOpen(name: unknown): void {
+      if (state !== 'open') throw badOption('name', 'registered before start()', name)
+    },
+    async start(): Promise<void> {
+      if (state === 'closed') throw new PosthornError('STOPPED')
+      state = 'started'
+      starting ??= services.start({ isStopped: () => state === 'closed' }).catch((error: unknown) => {
+        starting = undefined
+        throw error
+      })
+      return starting
+    },
+    stop(graceMs: number): Promise<void> {
+      state = 'closed'
+      stopping ??= stopAll(graceMs)
+      return stopping
+    },
   }
 }
 

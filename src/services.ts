@@ -2,7 +2,7 @@ import type { Config } from './config.ts'
 import { Runner } from './consume/runner.ts'
 import { untilBeat } from './core/beat.ts'
 import { createCore } from './core/core.ts'
-import { Notices } from './core/notices.ts'
+import { createNotices } from './core/notices.ts'
 import { atMost, stopEach } from './core/stop-each.ts'
 import type { EmbeddedServer } from './db/embedded.ts'
 import type { PostgresDatabase } from './db/postgres.ts'
@@ -101,7 +101,7 @@ export function createServices(parts: PosthornParts) {
   const unknownLeases = new UnknownLeases({ ...core, tokens, runner })
   const holdWatch = new HoldWatch({ ...core, runner })
   const presence = createPresence(core, { handlers, pull, unknownLeases })
-  const notices = new Notices(core)
+  const notices = createNotices(core)
 
   const features = { admitter, subscriptions, memory, runner, push, publisher, pull, polling, retention }
   const api = composeHub(core, { ...features, config, buried })

@@ -1,16 +1,17 @@
+import { badOption } from '../domain/bad-value.ts'
 import { type CallerTransaction, checkTransaction } from '../domain/caller-transaction.ts'
 import type { LeasedDelivery, LeasedRun } from '../domain/delivery.ts'
 import { describeError } from '../domain/describe-error.ts'
 import type { ExchangeRecord } from '../domain/exchange-record.ts'
 import type { Outcome } from '../domain/settlement.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
-import { toDetail, toReason } from '../domain/text.ts'
+import { toReason } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
 import { isConflict } from './conflict.ts'
 import type { HeldRun } from './held-run.ts'
 import { LightAbortSignal } from './light-abort-signal.ts'
 import type { Share } from './share.ts'
-import type { Isolated, Source, Timing } from './source.ts'
+import type { Source, Timing } from './source.ts'
 
 /** What a handler can do besides returning and throwing. */
 export interface Attempt {
@@ -66,12 +67,14 @@ export class RunningAttempt implements Attempt {
   over = false
   /** An operator has cancelled the delivery. */
   cancelled = false
+  /** The request and answer of a webhook. */
+  exchange: ExchangeRecord | undefined
+  /** The handler's transaction settles the delivery, and may hold its run locked. */
+  completesIn = false
   readonly #host: AttemptHost
   #controller: AbortController | undefined
   #lightSignal: LightAbortSignal | undefined
   #chosen: Outcome | 'held' | undefined
-  #exchange: ExchangeRecord | undefined
-  #completesIn = false
   /** `completeIn` failed because of a concurrent transaction. */
   #conflict: unknown
 
@@ -108,9 +111,7 @@ export class RunningAttempt implements Attempt {
   }
 
   snooze(ms: number): void {
-    if (typeof ms !== 'number' || Number.isNaN(ms)) {
-      throw new PosthornError('BAD_OPTION', { option: 'ms', expected: 'a number', value: toDetail(ms) })
-    }
+    if (typeof ms !== 'number' || Number.isNaN(ms)) throw badOption('ms', 'a number', ms)
     this.#chosen = { kind: 'snoozed', afterMs: Math.round(Math.max(0, Math.min(ms, snoozeMsMax))) }
   }
 
@@ -121,22 +122,20 @@ export class RunningAttempt implements Attempt {
   /** Takes effect when the function that makes the attempt returns. */
   conclude({ outcome, exchange }: Conclusion): void {
     this.#chosen = outcome
-    this.#exchange = exchange
-  }
-
-  get exchange(): ExchangeRecord | undefined {
-    return this.#exchange
+    this.exchange = exchange
   }
 
   async completeIn(tx: CallerTransaction): Promise<void> {
     checkTransaction(tx)
     const { source } = this.#host
     const { delivery } = this
-    const isolated = this.over ? undefined : await this.#isolate()
+    if (this.over) throw this.#leaseLost()
+    this.#host.moving(this)
+    const isolated = await source.isolate(delivery)
     if (isolated === undefined) throw this.#leaseLost()
     const { run, mark } = isolated
     if (run !== delivery.run) this.#host.moved(this, run)
-    this.#completesIn = true
+    this.completesIn = true
     const completion = { delivery, mark, ...this.timing(performance.now()) }
     const complete = () => source.completeIn(tx, completion)
     const completed = await this.#host.withoutRenewing(this.held, complete).catch((error: unknown) => {
@@ -148,7 +147,7 @@ export class RunningAttempt implements Attempt {
 
   /** The outcome when the handler returns: success, unless it chose otherwise or its transaction did not commit. */
   async outcome(): Promise<Outcome | 'held' | 'already settled'> {
-    if (!this.#completesIn) return this.#chosen ?? succeeded
+    if (!this.completesIn) return this.#chosen ?? succeeded
     if (await this.settledByTransaction()) return 'already settled'
     if (this.#conflict !== undefined) return this.failure(this.#conflict)
     return { kind: 'failed', reason: 'The transaction that completed it was not committed' }
@@ -156,23 +155,18 @@ export class RunningAttempt implements Attempt {
 
   /** The outcome when the handler throws. A transaction that failed only because of concurrent ones counts no failure. */
   failure(error: unknown): Outcome {
-    const uncounted = this.#completesIn && (this.#conflict !== undefined || isConflict(error))
+    const uncounted = this.completesIn && (this.#conflict !== undefined || isConflict(error))
     return { kind: 'failed', reason: describeError(error), uncounted }
-  }
-
-  /** The handler's transaction settles the delivery, and may hold its run locked. */
-  get completesIn(): boolean {
-    return this.#completesIn
   }
 
   /** Whether `outcome` is known without asking the source. */
   get plain(): boolean {
-    return !this.#completesIn && this.#chosen === undefined
+    return !this.completesIn && this.#chosen === undefined
   }
 
   /** Also after a throw: the handler's transaction may have committed before, and has then settled the delivery. */
   async settledByTransaction(): Promise<boolean> {
-    return this.#completesIn && (await this.#host.source.isCompleted(this.delivery))
+    return this.completesIn && (await this.#host.source.isCompleted(this.delivery))
   }
 
   abort(reason: Error): void {
@@ -188,16 +182,9 @@ export class RunningAttempt implements Attempt {
     }
   }
 
-  #isolate(): Promise<Isolated | undefined> {
-    this.#host.moving(this)
-    return this.#host.source.isolate(this.delivery)
-  }
-
   #leaseLost(): PosthornError {
-    return new PosthornError('LEASE_LOST', {
-      eventId: this.delivery.event.id,
-      state: 'another worker’s, or settled',
-    })
+    const state = 'another worker’s, or settled'
+    return new PosthornError('LEASE_LOST', { eventId: this.delivery.event.id, state })
   }
 }
 

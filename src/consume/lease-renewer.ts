@@ -1,4 +1,3 @@
-import type { RunningAttempt } from './attempt.ts'
 import type { HeldRun } from './held-run.ts'
 import type { HeldRuns } from './held-runs.ts'
 import { type RunnerParts, shareOf } from './runner-parts.ts'
@@ -138,14 +137,11 @@ export class LeaseRenewer {
     if (eventIds.length === 0) return
     held.cancelled = [...new Set([...held.cancelled, ...eventIds])]
     for (const attempt of this.#parts.underWay) {
-      if (attempt.held === held && eventIds.includes(attempt.delivery.event.id)) cancelAttempt(attempt)
+      if (attempt.held !== held || !eventIds.includes(attempt.delivery.event.id)) continue
+      attempt.cancelled = true
+      attempt.abort(new Error('The event was cancelled'))
     }
   }
 }
 
 const doing = 'renewing leases'
-
-function cancelAttempt(attempt: RunningAttempt): void {
-  attempt.cancelled = true
-  attempt.abort(new Error('The event was cancelled'))
-}

@@ -1,3 +1,4 @@
+import { badOption } from '../domain/bad-value.ts'
 import {
   checkSubscriptionOptions,
   defineSubscription,
@@ -7,7 +8,6 @@ import {
   type SubscriptionOptions,
   typesOf,
 } from '../domain/subscription.ts'
-import { PosthornError } from '../errors.ts'
 import type { Handler } from './attempt.ts'
 
 export interface HandlerOptions extends SubscriptionOptions, HandledOptions {
@@ -30,11 +30,7 @@ export function defineRegistration(
   checkSubscriptionOptions('handler', given)
   const { concurrency = 10, ...options } = given
   if (typeof handler !== 'function') {
-    throw new PosthornError('BAD_OPTION', {
-      option: 'handler',
-      expected: 'a function',
-      value: typeof handler,
-    })
+    throw badOption('handler', 'a function', typeof handler)
   }
   return {
     definition: defineSubscription('handler', typesOf(types), options),

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
+import { badOption } from '../domain/bad-value.ts'
 import type { NamesOf } from '../domain/known-names.ts'
-import { toDetail } from '../domain/text.ts'
-import { PosthornError } from '../errors.ts'
+import { integer } from '../domain/subscription.ts'
 
 /** How a list is asked for. A cursor goes on where a page ended, however deep; an offset counts from the start. */
 export interface Paging {
@@ -35,7 +35,6 @@ export interface Total {
   readonly totalIsEstimate: boolean
 }
 
-export const eventIdForm = /^\d{1,16}$/
 export const uuidForm = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 /** Which list a cursor belongs to: its place means nothing in another one. */
@@ -55,8 +54,8 @@ type List =
 /** Whatever else `paging` has is the filter, to which a cursor belongs as well: whose lanes, which queue's checkpoints. */
 export function checkPaging<P extends Paging>(list: List, paging: P, idForm: RegExp): CheckedPaging {
   const { limit = 20, offset = 0, order = 'asc', cursor, ...filter } = paging
-  checkWhole('limit', limit, 1, limitMax)
-  checkWhole('offset', offset, 0, offsetMax)
+  integer('limit', limit, 1, limitMax)
+  integer('offset', offset, 0, offsetMax)
   if (order !== 'asc' && order !== 'desc') throw badOption('order', 'asc or desc', order)
   const filterMark = markOf(filter)
   const cursorAt = (id: number | string) =>
@@ -92,16 +91,16 @@ function decodeCursor(cursor: string, { list, order, filterMark, idForm }: Curso
   return id
 }
 
-export function checkWhole(option: string, value: number, min: number, max: number): void {
-  if (Number.isInteger(value) && value >= min && value <= max) return
-  throw badOption(option, `an integer from ${min} to ${max}`, value)
+export function checkOneOf<Name extends string | undefined>(
+  option: string,
+  names: readonly string[],
+  value: Name,
+): Name {
+  if (value === undefined || names.includes(value)) return value
+  throw badOption(option, `one of ${names.join(', ')}`, value)
 }
 
-export function checkTime(option: string, value: Date | undefined): void {
-  if (value === undefined || (value instanceof Date && !Number.isNaN(value.getTime()))) return
+export function checkTime<Time extends Date | undefined>(option: string, value: Time): Time {
+  if (value === undefined || (value instanceof Date && !Number.isNaN(value.getTime()))) return value
   throw badOption(option, 'a date', value)
-}
-
-export function badOption(option: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_OPTION', { option, expected, value: toDetail(value) })
 }

@@ -5,32 +5,25 @@ import { PosthornError } from '../errors.ts'
 const waitMsMax = 1_500
 const freshMs = 1_000
 
-/** Whether the hub can do its work, asked of the database at most once a second, however many want to know. */
-export class Readiness {
-  readonly #ready: () => Promise<void>
-  #last: { readonly askedAt: number; readonly trouble: Promise<string | undefined> } | undefined
-
-  /** `ready` throws unless it can. */
-  constructor(ready: () => Promise<void>) {
-    this.#ready = ready
-  }
-
-  /** Why not; undefined: it can. */
-  trouble(): Promise<string | undefined> {
+/**
+ * Tells why the hub cannot do its work; undefined: it can. The database is asked at most once a second, however many want to
+ * know. `ready` throws unless it can.
+ */
+export function watchReadiness(ready: () => Promise<void>): () => Promise<string | undefined> {
+  let last: { readonly askedAt: number; readonly trouble: Promise<string | undefined> } | undefined
+  return () => {
     const now = performance.now()
-    if (this.#last === undefined || now - this.#last.askedAt > freshMs) {
-      this.#last = { askedAt: now, trouble: this.#find() }
-    }
-    return this.#last.trouble
+    if (last === undefined || now - last.askedAt > freshMs) last = { askedAt: now, trouble: troubleOf(ready) }
+    return last.trouble
   }
+}
 
-  async #find(): Promise<string | undefined> {
-    const late = new PosthornError('DATABASE_UNAVAILABLE', { reason: `it took more than ${waitMsMax} ms` })
-    try {
-      await within(this.#ready(), waitMsMax, late)
-      return undefined
-    } catch (error) {
-      return error instanceof PosthornError ? error.code.toLowerCase() : 'database_unavailable'
-    }
+async function troubleOf(ready: () => Promise<void>): Promise<string | undefined> {
+  const late = new PosthornError('DATABASE_UNAVAILABLE', { reason: `it took more than ${waitMsMax} ms` })
+  try {
+    await within(ready(), waitMsMax, late)
+    return undefined
+  } catch (error) {
+    return error instanceof PosthornError ? error.code.toLowerCase() : 'database_unavailable'
   }
 }

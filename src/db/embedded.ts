@@ -188,15 +188,15 @@ function describe(layout: Layout, { version, binaries }: ServerFacts): string {
 
 function checkOptions({ dataDirectory, binaries }: EmbeddedOptions): void {
   if (typeof dataDirectory !== 'string' || dataDirectory === '' || dataDirectory.includes('\0')) {
-    const details = { option: 'dataDirectory', expected: 'a path', value: dataDirectory }
-    throw new PosthornError('BAD_OPTION', details)
+    throw new PosthornError('BAD_OPTION', {
+      option: 'dataDirectory',
+      expected: 'a path',
+      value: dataDirectory,
+    })
   }
   if (binaries !== undefined && binaries !== 'bundled' && binaries !== 'path') {
-    throw new PosthornError('BAD_OPTION', {
-      option: 'binaries',
-      expected: "'bundled' or 'path'",
-      value: binaries,
-    })
+    const expected = "'bundled' or 'path'"
+    throw new PosthornError('BAD_OPTION', { option: 'binaries', expected, value: binaries })
   }
   if (process.platform === 'win32') {
     const reason = 'it is reached through a unix socket, which Node cannot use on Windows'

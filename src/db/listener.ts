@@ -15,11 +15,6 @@ interface ListenerOptions {
   readonly healthIntervalMs?: number
 }
 
-interface StartedListening extends Listening {
-  /** Resolves when the first attempt to listen has succeeded or failed. Later attempts follow by themselves. */
-  readonly started: Promise<void>
-}
-
 const probeWaitMs = 2_000
 const healthTimeoutMs = 3_000
 const backoffMsMin = 50
@@ -30,7 +25,8 @@ const closeWaitMs = 500
  * Keeps one connection listening until it is stopped. Notifications only make things fast: the caller polls anyway, and
  * `onGap` says when notifications may have been missed.
  */
-export class Listener implements StartedListening {
+export class Listener implements Listening {
+  /** Resolves when the first attempt to listen has succeeded or failed. Later attempts follow by themselves. */
   readonly started: Promise<void>
   readonly #options: ListenerOptions
   readonly #stopping = new AbortController()
@@ -40,9 +36,11 @@ export class Listener implements StartedListening {
 
   constructor(options: ListenerOptions) {
     this.#options = options
-    const { promise, resolve } = withResolvers()
-    this.started = promise
-    this.#loop = this.#keepListening(resolve).finally(resolve)
+    let onAttempted: () => void = () => undefined
+    this.started = new Promise((resolve) => {
+      onAttempted = resolve
+    })
+    this.#loop = this.#keepListening(onAttempted).finally(onAttempted)
   }
 
   async stop(): Promise<void> {
@@ -99,16 +97,15 @@ export class Listener implements StartedListening {
    */
   async #probe(client: pg.Client, lost: Promise<never>): Promise<void> {
     const probe = `posthorn_probe_${randomBytes(8).toString('hex')}`
-    const heard = withResolvers()
-    client.on('notification', (message) => {
-      if (message.channel === probe) heard.resolve()
+    const heard = new Promise<void>((resolve) => {
+      client.on('notification', ({ channel }) => channel === probe && resolve())
     })
     await query(client, lost, `listen ${probe}`)
     const waited = new AbortController()
     try {
       await Promise.race([this.#options.notify(probe), lost])
       const silence = delay(probeWaitMs, 'silence', { signal: waited.signal })
-      if ((await Promise.race([heard.promise, silence, lost])) === 'silence') this.#goOnPolling()
+      if ((await Promise.race([heard, silence, lost])) === 'silence') this.#goOnPolling()
       else await query(client, lost, `unlisten ${probe}`)
     } finally {
       waited.abort()
@@ -167,12 +164,4 @@ async function closeClient(client: pg.Client): Promise<void> {
 function backoffMs(failures: number): number {
   const ceiling = Math.min(backoffMsMax, backoffMsMin * 2 ** Math.min(failures, 10))
   return ceiling * (0.5 + Math.random() / 2)
-}
-
-function withResolvers(): { promise: Promise<void>; resolve: () => void } {
-  let resolve: () => void = () => undefined
-  const promise = new Promise<void>((fulfil) => {
-    resolve = fulfil
-  })
-  return { promise, resolve }
 }

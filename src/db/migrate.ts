@@ -57,12 +57,9 @@ export async function checkSchema(
   options: { directory?: URL } = {},
 ): Promise<void> {
   const pending = await findPending(database, database.schema, await readMigrations(options.directory))
-  if (pending.length > 0) {
-    throw new PosthornError('SCHEMA_MISSING', {
-      schema: database.schema,
-      missing: pending.map(nameOf).join(', '),
-    })
-  }
+  if (pending.length === 0) return
+  const missing = pending.map(nameOf).join(', ')
+  throw new PosthornError('SCHEMA_MISSING', { schema: database.schema, missing })
 }
 
 /** The same for a process at work: a newer process may have migrated since, and both may work side by side. */
@@ -130,21 +127,14 @@ async function applyAlone(database: PostgresDatabase, migration: Migration): Pro
 }
 
 async function waitForOther(
-  database: PostgresDatabase,
+  { schema }: PostgresDatabase,
   waitedMs: number,
   lockWaitMs: number,
 ): Promise<number> {
-  if (waitedMs >= lockWaitMs)
-    throw new PosthornError('MIGRATION_LOCKED', { schema: database.schema, waitedMs })
+  if (waitedMs >= lockWaitMs) throw new PosthornError('MIGRATION_LOCKED', { schema, waitedMs })
   const pauseMs = 50 + Math.random() * 100
   await delay(pauseMs)
   return pauseMs
-}
-
-interface LedgerRow {
-  number: number
-  name: string
-  checksum: string
 }
 
 async function findPending(
@@ -157,22 +147,22 @@ async function findPending(
   const found = Math.max(0, ...applied.keys())
   if (found > known) throw new PosthornError('SCHEMA_NEWER', { schema, found, known })
   for (const { number, name, checksum } of migrations) {
-    const row = applied.get(number)
-    if (row !== undefined && row.checksum !== checksum)
-      throw new PosthornError('MIGRATION_CHANGED', { name, schema })
+    const isChanged = applied.has(number) && applied.get(number) !== checksum
+    if (isChanged) throw new PosthornError('MIGRATION_CHANGED', { name, schema })
   }
   return migrations.filter(({ number }) => !applied.has(number))
 }
 
-async function readLedger(connection: Queryable, schema: string): Promise<Map<number, LedgerRow>> {
+/** The checksums of the migrations that were applied, by their numbers. */
+async function readLedger(connection: Queryable, schema: string): Promise<Map<number, string>> {
   const ledger = await connection.query<{ exists: boolean }>('select to_regclass($1) is not null as exists', [
     `${schema}.migrations`,
   ])
   if (ledger.rows[0]?.exists !== true) return new Map()
-  const { rows } = await connection.query<LedgerRow>(
-    `select number, name, checksum from ${schema}.migrations`,
+  const { rows } = await connection.query<{ number: number; checksum: string }>(
+    `select number, checksum from ${schema}.migrations`,
   )
-  return new Map(rows.map((row) => [row.number, row]))
+  return new Map(rows.map(({ number, checksum }) => [number, checksum]))
 }
 
 /** Looks first: `create … if not exists` needs the right to create even if there is nothing to create. */

@@ -26,11 +26,8 @@ function readMigration(name: string, given: string, expected: number): Migration
   const number = Number(namePattern.exec(name)?.[1])
   if (number !== expected) {
     const prefix = String(expected).padStart(4, '0')
-    throw new PosthornError('BAD_OPTION', {
-      option: 'directory',
-      expected: `a folder with the migration ${prefix}_name.sql next`,
-      value: name,
-    })
+    const wanted = `a folder with the migration ${prefix}_name.sql next`
+    throw new PosthornError('BAD_OPTION', { option: 'directory', expected: wanted, value: name })
   }
   // A checkout on Windows may have other line ends; the migration is the same.
   const text = given.replaceAll('\r\n', '\n').trimEnd()

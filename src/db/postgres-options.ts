@@ -74,11 +74,8 @@ function addressesOf({ connection, pool }: PostgresOptions): pg.ClientConfig[] {
   }
   const config = connection ?? pool?.options
   if (config === undefined || config === null) {
-    throw new PosthornError('BAD_OPTION', {
-      option: 'database',
-      expected: 'given, unless pool is',
-      value: connection,
-    })
+    const expected = 'given, unless pool is'
+    throw new PosthornError('BAD_OPTION', { option: 'database', expected, value: connection })
   }
   // A pool hides its password from enumeration, so a spread alone would lose it. Its session settings and the class of
   // its clients are for its own connections only.

@@ -1,7 +1,7 @@
 import { numberArray } from '../db/array.ts'
 import type { Connection } from '../db/database.ts'
 import { parseFilter } from '../domain/filter.ts'
-import type { RecoverRequest, ReplayPlan, ReplayRequest } from '../domain/replay.ts'
+import type { ReplayPlan } from '../domain/replay.ts'
 import { chooseByIdsStatement, chooseInRangeStatement, chooseLettersStatement } from './replay-statements.ts'
 
 /** A stretch of events, and how much of it is searched at once. */
@@ -43,30 +43,15 @@ function searchFor(db: { readonly schema: string }, request: ChoiceRequest) {
   const { plan, subscription, after, lastId, lastLetter, deliveriesMax, seenMax } = request
   const stretch = [subscription, after, lastId, deliveriesMax, seenMax]
   if (plan.kind === 'recover') {
-    const values = [...stretch, ...letterValues(plan.request), lastLetter]
-    return { statement: chooseLettersStatement(db), values }
+    const { since, until, dead_letters: kinds } = plan.request
+    const asked = kinds === 'all' ? ['buried', 'expired'] : [kinds]
+    return { statement: chooseLettersStatement(db), values: [...stretch, asked, since, until, lastLetter] }
   }
-  const values = [...stretch, ...eventValues(plan.request)]
-  const { event_ids: ids } = plan.request
+  const { from, to, event_type: type, event_ids: ids, filter } = plan.request
+  const conditions = filter === null ? null : JSON.stringify(parseFilter(filter))
+  const values = [...stretch, from, to, type, conditions]
   if (ids === null) return { statement: chooseInRangeStatement(db), values }
   return { statement: chooseByIdsStatement(db), values: [...values, numberArray(ids)] }
-}
-
-function letterValues({ since, until, dead_letters: kinds }: RecoverRequest): unknown[] {
-  return [
-    kinds === 'all' ? ['buried', 'expired'] : [kinds],
-    new Date(since),
-    until === null ? null : new Date(until),
-  ]
-}
-
-function eventValues({ from, to, event_type: type, filter }: ReplayRequest): unknown[] {
-  return [
-    from === null ? null : new Date(from),
-    to === null ? null : new Date(to),
-    type,
-    filter === null ? null : JSON.stringify(parseFilter(filter)),
-  ]
 }
 
 type ChoiceRow = [eventIds: number[], seen: number, lastSeen: number | null]

@@ -13,6 +13,11 @@ export interface ReplayCount extends Total {
   readonly oldestKeptAt: Date | null
 }
 
+interface ReplayScope {
+  readonly plan: ReplayPlan
+  readonly subscription: number
+}
+
 /** The event ids that a replay goes through. */
 export interface ReplayBounds {
   readonly after: number
@@ -27,10 +32,11 @@ const seenMax = 2_000
 export async function countReplay(
   tx: Connection,
   db: Database,
-  { plan, subscription }: { plan: ReplayPlan; subscription: number },
+  scope: ReplayScope,
 ): Promise<ReplayCount & ReplayBounds> {
-  const { oldestKeptAt, ...bounds } = await findBounds(tx, db, { plan, subscription })
-  const { eventIds, reached } = await lookThrough(tx, db, { plan, subscription, ...bounds })
+  const { plan } = scope
+  const { oldestKeptAt, ...bounds } = await findBounds(tx, db, scope)
+  const { eventIds, reached } = await lookThrough(tx, db, { ...scope, ...bounds })
   const missing = plan.kind === 'recover' ? eventIds : (plan.request.event_ids ?? [])
   const [row] = await tx.run<[gone: number]>(countGoneStatement(db), [numberArray(missing)])
   const removed = row?.[0] ?? 0
@@ -42,9 +48,7 @@ export async function countReplay(
   return { total: Math.round(counted / share), totalIsEstimate: true, ...rest }
 }
 
-type Search = ReplayBounds & { plan: ReplayPlan; subscription: number }
-
-async function lookThrough(tx: Connection, db: Database, { after, ...search }: Search) {
+async function lookThrough(tx: Connection, db: Database, { after, ...search }: ReplayScope & ReplayBounds) {
   const beganAt = performance.now()
   const eventIds: number[] = []
   let reached = after
@@ -66,7 +70,7 @@ async function lookThrough(tx: Connection, db: Database, { after, ...search }: S
 async function findBounds(
   tx: Connection,
   db: Database,
-  { plan, subscription }: { plan: ReplayPlan; subscription: number },
+  { plan, subscription }: ReplayScope,
 ): Promise<ReplayBounds & Pick<ReplayCount, 'oldestKeptAt'>> {
   if (plan.kind === 'recover') {
     const [row] = await tx.run<[lastId: number]>(findLastLetterStatement(db), [subscription])
@@ -74,8 +78,7 @@ async function findBounds(
   }
   const { from, to, event_ids: ids } = plan.request
   if (ids !== null) return { after: 0, lastId: ids.at(-1) as number, oldestKeptAt: null }
-  const values = [from === null ? null : new Date(from), to === null ? null : new Date(to)]
-  const [row] = await tx.run<BoundsRow>(boundReplayStatement(db), values)
+  const [row] = await tx.run<BoundsRow>(boundReplayStatement(db), [from, to])
   const [after, lastId, oldestKeptAt] = row as BoundsRow
   return { after, lastId, oldestKeptAt }
 }

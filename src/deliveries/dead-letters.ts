@@ -1,13 +1,50 @@
+import { type FilterFields, termsOf } from '../core/list-filter.ts'
 import { readListPage, type SearchedTo, startForm } from '../core/list-page.ts'
 import { conditionOf, Parameters } from '../core/list-sql.ts'
 import type { WalkBounds } from '../core/list-walk.ts'
-import { badOption, checkPaging, type Total, uuidForm } from '../core/paging.ts'
+import { checkPaging, checkTime, type Paging, type Total, uuidForm } from '../core/paging.ts'
 import { readAtOnce } from '../core/reader.ts'
 import { type Database, defineStatement } from '../db/database.ts'
-import { type DeadLetterFilter, type DeadLetterKind, deadLetterTerms } from './dead-letter-filter.ts'
+import { badOption } from '../domain/bad-value.ts'
+import { anyOf, compared, type Term } from '../domain/list-terms.ts'
+import { integer } from '../domain/subscription.ts'
 import { deadLetterList, letterFields } from './dead-letter-list.ts'
 
-export type { DeadLetterFilter, DeadLetterKind } from './dead-letter-filter.ts'
+export type DeadLetterKind = 'buried' | 'expired'
+
+export interface DeadLetterFilter extends Paging {
+  readonly subscription?: number
+  readonly eventId?: number
+  /** Of events that are still stored. */
+  readonly eventType?: string
+  readonly kind?: DeadLetterKind
+  /** Buried at or after. */
+  readonly since?: Date
+  /** Buried before. */
+  readonly until?: Date
+  /** `true` shows those as well that were redriven since. */
+  readonly includeRedriven?: boolean
+}
+
+const fields: FilterFields<DeadLetterFilter> = {
+  subscription: (no) => {
+    if (!Number.isInteger(no)) throw badOption('subscription', "a subscription's number", no)
+    return [anyOf('subscriber', [no])]
+  },
+  eventId: (id) => [anyOf('event', [integer('eventId', id, 1, Number.MAX_SAFE_INTEGER)])],
+  eventType: (type) => [anyOf('type', [type])],
+  kind: (kind) => {
+    if (kind !== 'buried' && kind !== 'expired') throw badOption('kind', 'buried or expired', kind)
+    return [anyOf('kind', [kind])]
+  },
+  since: (since) => [compared('buried', '>=', checkTime('since', since))],
+  until: (until) => [compared('buried', '<', checkTime('until', until))],
+  includeRedriven: () => [],
+}
+
+function deadLetterTerms(filter: DeadLetterFilter): Term[] {
+  return termsOf(filter, fields, 'a list of dead letters')
+}
 
 export interface DeadLetter extends DeadLetterHead {
   /** The event and the subscription as they were then: JSON texts, so that the payload keeps its bytes. */

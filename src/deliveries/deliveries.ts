@@ -4,14 +4,12 @@ import { toReason } from '../domain/text.ts'
 import type { Admitter } from '../engine/admit.ts'
 import { PosthornError } from '../errors.ts'
 import type { Burial } from '../observe/hub-events.ts'
-import { type BuryRequest, buryWaiting, type DeliveryRequest } from './bury.ts'
 import { getDeadLetter, openLetter } from './dead-letters.ts'
 import { type DeliveryDetails, findDelivery, getDelivery } from './get-delivery.ts'
 import { type DeliveryFilter, type DeliveryPage, listDeliveries } from './list-deliveries.ts'
 import { readDeliveries } from './listed-delivery.ts'
-import { redrive } from './redrive.ts'
+import { type BuryRequest, buryWaiting, type DeliveryRequest, redrive, retryWaiting } from './repair.ts'
 import { findSubscriberStatement } from './repair-statements.ts'
-import { retryWaiting } from './retry-waiting.ts'
 
 export interface DeliveriesParts {
   readonly db: Database

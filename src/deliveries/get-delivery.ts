@@ -1,8 +1,8 @@
 import { type Database, defineStatement } from '../db/database.ts'
 import { hideSecrets } from '../domain/hidden-headers.ts'
 import { parseDeliveryId } from '../domain/id.ts'
-import type { DeliveryRequest } from './bury.ts'
 import { type ListedDelivery, readDeliveries } from './listed-delivery.ts'
+import type { DeliveryRequest } from './repair.ts'
 
 export interface DeliveryDetails extends ListedDelivery {
   /** Null: it is in no lane. */
@@ -19,6 +19,8 @@ export interface DeliveryLane {
   readonly sequence: number | null
 }
 
+type Document = Readonly<Record<string, unknown>>
+
 export interface DeliveryAttempt {
   readonly number: number
   readonly settlement: string
@@ -31,9 +33,9 @@ export interface DeliveryAttempt {
   readonly error: string | null
   readonly nextAt: Date | null
   /** Of webhooks: what was sent and what came back, without what may be secret. */
-  readonly request: Readonly<Record<string, unknown>> | null
-  readonly response: Readonly<Record<string, unknown>> | null
-  readonly timings: Readonly<Record<string, unknown>> | null
+  readonly request: Document | null
+  readonly response: Document | null
+  readonly timings: Document | null
 }
 
 /** Each may hold 16 KB of a response. */
@@ -46,7 +48,8 @@ export async function getDelivery(db: Database, id: string): Promise<DeliveryDet
   const { eventId, subscription } = found
   const [delivery] = await readDeliveries(db, [[eventId, subscription]], 'asc')
   const [lane] = await db.run<LaneRow>(laneStatement(db), [eventId, subscription])
-  const attempts = await db.run<AttemptRow>(attemptsStatement(db), [eventId, subscription, attemptsMax + 1])
+  const values = [eventId, subscription, attemptsMax + 1]
+  const { rows: attempts } = await db.query<AttemptRow>(attemptsStatement(db).text, values)
   return (
     delivery && {
       ...delivery,
@@ -91,9 +94,11 @@ type LaneRow = [orderingKey: string, sequence: number | null]
 /** A record with a token is of an attempt; the others say what was done about the delivery without one. */
 const attemptsStatement = defineStatement(
   'read_delivery_attempts',
-  `select a.attempt, a.settlement, w.name, coalesce(x.started_at, a.started_at, a.leased_at), a.finished_at,
-    a.execution_ms, coalesce(a.status_code, x.status_code), x.error_class, coalesce(x.error, a.reason), a.next_at,
-    x.request, x.response, x.status_code, x.timings
+  `select a.attempt as number, a.settlement, w.name as worker,
+    coalesce(x.started_at, a.started_at, a.leased_at) as "startedAt", a.finished_at as "finishedAt",
+    a.execution_ms as "executionMs", coalesce(a.status_code, x.status_code) as "statusCode",
+    x.error_class as "errorClass", coalesce(x.error, a.reason) as error, a.next_at as "nextAt",
+    x.request, x.response, x.status_code as answered, x.timings
   from __schema__.audit a
   left join __schema__.exchanges x
     on x.event_id = a.event_id and x.subscription = a.subscription and x.token = a.token
@@ -103,48 +108,15 @@ const attemptsStatement = defineStatement(
   limit $3`,
 )
 
-type Document = Readonly<Record<string, unknown>>
+interface AttemptRow extends DeliveryAttempt {
+  readonly answered: number | null
+}
 
-type AttemptRow = [
-  number: number,
-  settlement: string,
-  worker: string | null,
-  startedAt: Date | null,
-  finishedAt: Date,
-  executionMs: number | null,
-  statusCode: number | null,
-  errorClass: string | null,
-  error: string | null,
-  nextAt: Date | null,
-  request: Document | null,
-  response: Document | null,
-  answered: number | null,
-  timings: Document | null,
-]
-
-function attemptFromRow(row: AttemptRow): DeliveryAttempt {
-  const [number, settlement, worker, startedAt, finishedAt, executionMs, statusCode, errorClass, error] = row
-  const [nextAt, request, response, answered, timings] = row.slice(9) as [
-    Date | null,
-    Document | null,
-    Document | null,
-    number | null,
-    Document | null,
-  ]
+function attemptFromRow({ answered, request, response, ...rest }: AttemptRow): DeliveryAttempt {
   return {
-    number,
-    settlement,
-    worker,
-    startedAt,
-    finishedAt,
-    executionMs,
-    statusCode,
-    errorClass,
-    error,
-    nextAt,
-    request: request === null ? null : withoutSecrets(request),
-    response: response === null ? null : { status: answered, ...withoutSecrets(response) },
-    timings,
+    ...rest,
+    request: request && withoutSecrets(request),
+    response: response && { status: answered, ...withoutSecrets(response) },
   }
 }
 

@@ -1,15 +1,13 @@
 import type { Database } from '../db/database.ts'
-import { toDetail } from '../domain/text.ts'
+import { badOption } from '../domain/bad-value.ts'
 import type { Admitter } from '../engine/admit.ts'
 import { cancelEvents } from '../engine/cancel.ts'
 import { PosthornError } from '../errors.ts'
 import type { SubscriptionCache } from '../subscriptions/subscription-cache.ts'
 import { getDeadLetter } from './dead-letters.ts'
 import type { Deliveries } from './deliveries.ts'
-import { blockingLetter, type LaneRequest, unblockLane } from './lane-heads.ts'
 import { getLane, type LaneDetails, type LaneFilter, type LanePage, listLanes } from './list-lanes.ts'
-import { redrive } from './redrive.ts'
-import { retryWaiting } from './retry-waiting.ts'
+import { blockingLetter, type LaneRequest, redrive, retryWaiting, unblockLane } from './repair.ts'
 
 export interface LanesParts {
   readonly db: Database
@@ -51,8 +49,7 @@ export class Lanes {
    */
   async settleHead(subscription: string, orderingKey: string, verb: LaneVerb, by: string): Promise<number> {
     if (!Object.hasOwn(this.#act, verb)) {
-      const expected = '"retry", "skip" or "discard"'
-      throw new PosthornError('BAD_OPTION', { option: 'verb', expected, value: toDetail(verb) })
+      throw badOption('verb', '"retry", "skip" or "discard"', verb)
     }
     const { no } = await this.#parts.subscriptions.current(subscription)
     const lane = { subscription: no, orderingKey }

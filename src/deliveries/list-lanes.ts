@@ -1,26 +1,18 @@
-import { badOption, checkPaging } from '../core/paging.ts'
+import { checkOneOf, checkPaging } from '../core/paging.ts'
 import { readAtOnce } from '../core/reader.ts'
 import type { Database } from '../db/database.ts'
+import { badOption } from '../domain/bad-value.ts'
 import { checkOptions, type NamesOf } from '../domain/known-names.ts'
-import { type LaneStatus, laneStatuses, summarizeLane } from '../domain/lane-summary.ts'
+import { type LaneStanding, type LaneStatus, laneStatuses, summarizeLane } from '../domain/lane-summary.ts'
 import { isStorable } from '../domain/text.ts'
-import type { LaneRequest } from './lane-heads.ts'
 import { listLanesStatement } from './lane-statements.ts'
+import type { LaneRequest } from './repair.ts'
 
 /** A lane with at least one delivery. */
-export interface LaneDetails {
+export interface LaneDetails extends LaneStanding {
   readonly orderingKey: string
-  readonly status: LaneStatus
-  readonly headEventId: number
   /** Null: its event is no longer stored. */
   readonly headDeliveryId: string | null
-  /** Deliveries behind the head. */
-  readonly waiting: number
-  /** True of a deep lane, of which not all deliveries are counted. */
-  readonly waitingIsLeast: boolean
-  /** When it came into this status. */
-  readonly since: Date | null
-  readonly nextAt: Date | null
   readonly lastError: string | null
   readonly summary: string
 }
@@ -72,9 +64,7 @@ const filterNames: NamesOf<LaneFilter> = { status: true, limit: true, cursor: tr
 function checkFilter(subscription: number, filter: LaneFilter) {
   checkOptions(filter, filterNames, 'a list of lanes')
   const { status, cursor } = filter
-  if (status !== undefined && !laneStatuses.includes(status)) {
-    throw badOption('status', `one of ${laneStatuses.join(', ')}`, status)
-  }
+  checkOneOf('status', laneStatuses, status)
   const checked = checkPaging('lanes', { ...filter, subscription }, cursorForm)
   const after = checked.after === null ? null : Buffer.from(checked.after, 'base64url').toString()
   if (after !== null && !isStorable(after)) {

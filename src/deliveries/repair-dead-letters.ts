@@ -1,8 +1,7 @@
 import type { Database } from '../db/database.ts'
 import { PosthornError } from '../errors.ts'
 import { chooseLetters, type DeadLetter, type DeadLetterFilter, getDeadLetter } from './dead-letters.ts'
-import { discardLetter } from './discard.ts'
-import { type Redriven, redrive } from './redrive.ts'
+import { discardLetter, type Redriven, redrive } from './repair.ts'
 
 export interface RedrivenSome {
   readonly redriven: readonly Redriven[]

@@ -1,24 +1,21 @@
+import { countedRows } from '../core/list-page.ts'
 import {
-  badOption,
   type CheckedPaging,
+  checkOneOf,
   checkPaging,
   type Paging,
   pagingOptions,
   type Total,
+  totalMax,
   uuidForm,
 } from '../core/paging.ts'
 import { planRows, type Reader, readAtOnce } from '../core/reader.ts'
 import type { Database } from '../db/database.ts'
+import { badOption } from '../domain/bad-value.ts'
 import { checkOptions } from '../domain/known-names.ts'
 import { type ReplayPlan, type ReplayState, replayStates } from '../domain/replay.ts'
 import { toReason } from '../domain/text.ts'
-import {
-  abortReplayStatement,
-  countReplaysStatement,
-  findReplaysStatement,
-  listReplaysBackwardsStatement,
-  listReplaysStatement,
-} from './replay-statements.ts'
+import { abortReplayStatement, findReplaysStatement, listReplaysStatement } from './replay-statements.ts'
 
 /** A recovery or a replay, and its progress. */
 export interface Replay extends Total {
@@ -59,9 +56,9 @@ export interface ReplayPage extends Total {
 
 export async function getReplay(db: Database, id: string): Promise<Replay | undefined> {
   if (!uuidForm.test(id)) return undefined
-  const values = [null, null, null, 1, 0, id]
-  const { rows } = await db.query<ReplayRow>(listReplaysStatement(db).text, values)
-  return rows[0] && fromRow(rows[0])
+  const values = [null, null, null, 1, 0, id, 'asc']
+  const { rows } = await db.query<Replay>(listReplaysStatement(db).text, values)
+  return rows[0]
 }
 
 /** Sends no further deliveries. Has no effect on a replay that has ended. */
@@ -73,9 +70,7 @@ export async function abortReplay(db: Database, { id, by }: { id: string; by: st
 export async function listReplays(db: Database, filter: ReplayFilter = {}): Promise<ReplayPage> {
   checkOptions(filter, { ...pagingOptions, state: true, subscriptionId: true }, 'a list of replays')
   const { state, subscriptionId } = filter
-  if (state !== undefined && !replayStates.includes(state)) {
-    throw badOption('state', `one of ${replayStates.join(', ')}`, state)
-  }
+  checkOneOf('state', replayStates, state)
   if (subscriptionId !== undefined && !uuidForm.test(subscriptionId)) {
     throw badOption('subscriptionId', 'the id of a subscription', subscriptionId)
   }
@@ -86,27 +81,21 @@ export async function listReplays(db: Database, filter: ReplayFilter = {}): Prom
 async function readPage(reader: Reader, filter: ReplayFilter, paging: CheckedPaging): Promise<ReplayPage> {
   const { limit, offset, after, order, cursorAt } = paging
   const chosen = [filter.state ?? null, filter.subscriptionId ?? null]
-  const statement = order === 'asc' ? listReplaysStatement : listReplaysBackwardsStatement
-  const values = [...chosen, after, limit + 1, offset, null]
-  const { rows } = await reader.query<ReplayRow>(statement(reader).text, values)
-  const replays = rows.slice(0, limit).map(fromRow)
+  const values = [...chosen, after, limit + 1, offset, null, order]
+  const { rows } = await reader.query<Replay>(listReplaysStatement(reader).text, values)
+  const replays = rows.slice(0, limit)
   const last = replays.at(-1)
   const nextCursor = rows.length > limit && last !== undefined ? cursorAt(last.id) : null
   return { replays, ...(await countReplays(reader, chosen)), nextCursor }
 }
 
 async function countReplays(reader: Reader, chosen: readonly unknown[]): Promise<Total> {
-  const { rows } = await reader.query<{ count: number }>(countReplaysStatement(reader).text, chosen)
-  const count = rows[0]?.count ?? 0
-  if (count <= countedMax) return { total: count, totalIsEstimate: false }
-  const expected = await planRows(reader, findReplaysStatement(reader).text, chosen)
-  return { total: Math.max(count, expected), totalIsEstimate: true }
-}
-
-const countedMax = 10_000
-
-type ReplayRow = Omit<Replay, 'subscription'> & { no: number; subscriptionId: string; name: string }
-
-function fromRow({ no, subscriptionId, name, ...rest }: ReplayRow): Replay {
-  return { ...rest, subscription: { no, id: subscriptionId, name } }
+  const { text } = findReplaysStatement(reader)
+  const { rows } = await reader.query<{ count: number | null }>(
+    `select (${countedRows(text)}) as count`,
+    chosen,
+  )
+  const count = rows[0]?.count ?? null
+  if (count !== null) return { total: count, totalIsEstimate: false }
+  return { total: Math.max(totalMax + 1, await planRows(reader, text, chosen)), totalIsEstimate: true }
 }

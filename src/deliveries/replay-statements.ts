@@ -149,49 +149,25 @@ export const createReplayStatement = defineStatement(
   returning id`,
 )
 
-/** Replays in a state, of a subscription; null: of any. `$6`: only the replay with this id. */
+/**
+ * Replays in a state, of a subscription; null: of any. `$6`: only the replay with this id. `$7` is asc or desc: each call is
+ * planned with its values, so either order goes along the index.
+ */
 export const listReplaysStatement = defineStatement(
   'list_replays',
-  `select r.id, r.kind, s.no, s.id as "subscriptionId", s.name, r.request, r.state, r.total,
-    r.total_is_estimate as "totalIsEstimate", r.done, r.skipped, r.removed, r.reached, r.oldest_kept_at as "oldestKeptAt",
-    r.rate_per_second as "ratePerSecond", r.created_at as "createdAt", r.created_by as "createdBy",
-    r.finished_at as "finishedAt", r.reason, r.last_error as "lastError"
+  `select r.id, r.kind, json_build_object('no', s.no, 'id', s.id, 'name', s.name) as subscription, r.request, r.state,
+    r.total, r.total_is_estimate as "totalIsEstimate", r.done, r.skipped, r.removed, r.reached,
+    r.oldest_kept_at as "oldestKeptAt", r.rate_per_second as "ratePerSecond", r.created_at as "createdAt",
+    r.created_by as "createdBy", r.finished_at as "finishedAt", r.reason, r.last_error as "lastError"
   from __schema__.replays r
   join __schema__.subscriptions s on s.no = r.subscription
-  where (r.state = $1 or $1::text is null) and (s.id = $2 or $2::uuid is null) and (r.id > $3 or $3::uuid is null)
-    and (r.id = $6 or $6::uuid is null)
-  order by r.id
+  where (r.state = $1 or $1::text is null) and (s.id = $2 or $2::uuid is null) and (r.id = $6 or $6::uuid is null)
+    and ($3::uuid is null or case when $7::text = 'asc' then r.id > $3 else r.id < $3 end)
+  order by case when $7 = 'asc' then r.id end, r.id desc
   limit $4 offset $5`,
 )
 
-export const listReplaysBackwardsStatement = defineStatement(
-  'list_replays_backwards',
-  `select r.id, r.kind, s.no, s.id as "subscriptionId", s.name, r.request, r.state, r.total,
-    r.total_is_estimate as "totalIsEstimate", r.done, r.skipped, r.removed, r.reached, r.oldest_kept_at as "oldestKeptAt",
-    r.rate_per_second as "ratePerSecond", r.created_at as "createdAt", r.created_by as "createdBy",
-    r.finished_at as "finishedAt", r.reason, r.last_error as "lastError"
-  from __schema__.replays r
-  join __schema__.subscriptions s on s.no = r.subscription
-  where (r.state = $1 or $1::text is null) and (s.id = $2 or $2::uuid is null) and (r.id < $3 or $3::uuid is null)
-    and (r.id = $6 or $6::uuid is null)
-  order by r.id desc
-  limit $4 offset $5`,
-)
-
-/** Up to 10,001. */
-export const countReplaysStatement = defineStatement(
-  'count_replays',
-  `select count(*)::int as count
-  from (
-    select r.id
-    from __schema__.replays r
-    join __schema__.subscriptions s on s.no = r.subscription
-    where (r.state = $1 or $1::text is null) and (s.id = $2 or $2::uuid is null)
-    limit 10001
-  ) as counted`,
-)
-
-/** Only planned, to see how many rows the planner expects. */
+/** To be counted, and to see how many rows the planner expects. */
 export const findReplaysStatement = defineStatement(
   'find_replays',
   `select r.id
@@ -240,13 +216,6 @@ export const advanceReplayStatement = defineStatement(
     state = case when $2::bigint >= r.last_id then 'completed' else 'running' end,
     finished_at = case when $2 >= r.last_id then __schema__.clock() end,
     last_error = null
-  where r.id = $1`,
-)
-
-export const abortOrphanedReplayStatement = defineStatement(
-  'abort_orphaned_replay',
-  `update __schema__.replays r
-  set state = 'aborted', finished_at = __schema__.clock(), reason = 'the subscription was deleted'
   where r.id = $1`,
 )
 

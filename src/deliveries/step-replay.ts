@@ -3,7 +3,7 @@ import type { ReplayPlan } from '../domain/replay.ts'
 import { toReason } from '../domain/text.ts'
 import { chooseDeliveries } from './choose-deliveries.ts'
 import {
-  abortOrphanedReplayStatement,
+  abortReplayStatement,
   advanceReplayStatement,
   noteReplayErrorStatement,
   takeReplayStatement,
@@ -24,9 +24,10 @@ export async function stepReplay(db: Database, id: string | null = null): Promis
   try {
     return await db.transaction(
       async (tx) => {
-        taken = await take(tx, db, id)
+        const { rows } = await tx.query<Taken>(takeReplayStatement(db).text, [id, deliveriesMax])
+        taken = rows[0]
         if (taken === undefined) return undefined
-        if (taken.isOrphan) await tx.run(abortOrphanedReplayStatement(db), [taken.id])
+        if (taken.isOrphan) await tx.run(abortReplayStatement(db), [taken.id, 'the subscription was deleted'])
         else await advance(tx, db, taken)
         return taken.id
       },
@@ -53,11 +54,6 @@ interface Taken {
   readonly createdBy: string
   /** Its subscription was deleted. */
   readonly isOrphan: boolean
-}
-
-async function take(tx: Connection, db: Database, only: string | null): Promise<Taken | undefined> {
-  const { rows } = await tx.query<Taken>(takeReplayStatement(db).text, [only, deliveriesMax])
-  return rows[0]
 }
 
 async function advance(tx: Connection, db: Database, taken: Taken): Promise<void> {

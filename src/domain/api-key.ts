@@ -1,6 +1,6 @@
 import { createHash, randomBytes, randomInt, timingSafeEqual } from 'node:crypto'
 import { badOption } from './bad-value.ts'
-import { rateMax, rateMin } from './subscription.ts'
+import { rate } from './subscription.ts'
 
 /** What a key may do. `admin` includes everything. */
 export const scopeNames = ['publish', 'consume', 'read', 'manage', 'admin'] as const
@@ -66,10 +66,7 @@ export interface KeyOptions {
 }
 
 /** A checked definition of a key. */
-export interface KeyDefinition {
-  readonly name: string
-  readonly scopes: readonly Scope[]
-  readonly ratePerSecond: number | null
+export interface KeyDefinition extends Omit<KeyHolder, 'id'> {
   readonly expiresAt: Date | null
 }
 
@@ -77,7 +74,7 @@ export function defineKey({ name, scopes, ratePerSecond, expiresAt }: KeyOptions
   return Object.freeze({
     name: checkName(name),
     scopes: checkScopes(scopes),
-    ratePerSecond: ratePerSecond == null ? null : checkRate(ratePerSecond),
+    ratePerSecond: ratePerSecond == null ? null : rate(ratePerSecond),
     expiresAt: expiresAt == null ? null : checkExpiry(expiresAt),
   })
 }
@@ -102,11 +99,6 @@ function checkScopes(scopes: unknown): Scope[] {
   const unknown = scopes.find((scope) => !scopeNames.includes(scope))
   if (unknown !== undefined) throw badOption('scopes', expected, unknown)
   return scopeNames.filter((scope) => scopes.includes(scope))
-}
-
-function checkRate(rate: unknown): number {
-  if (typeof rate === 'number' && rate >= rateMin && rate <= rateMax) return rate
-  throw badOption('ratePerSecond', `a number from ${rateMin} to ${rateMax}`, rate)
 }
 
 /** The database decides by its clock whether the time is in the future. */

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { badOption } from './bad-value.ts'
+import { integer } from './subscription.ts'
 
 /** An event id is an integer of 53 bits: 10 bits of shard, 43 bits counted by the shard itself. */
 const idsPerShard = 2 ** 43
@@ -15,7 +16,7 @@ export function eventShard(eventId: number): number {
 
 /** The first event id of a shard. Id 0 is not used, so every shard skips its first number. */
 export function shardFirstId(shard: number): number {
-  check('shard', shard, 0, shardMax)
+  integer('shard', shard, 0, shardMax)
   return shard * idsPerShard + 1
 }
 
@@ -52,9 +53,9 @@ export interface DeliveryKey {
  * Multiplication and division stand in for shifts, which JavaScript cuts to 32 bits.
  */
 export function deliveryId({ createdAtMs, eventId, subscriptionNo }: DeliveryKey): string {
-  check('createdAtMs', createdAtMs, 0, timeMsMax)
-  check('eventId', eventId, 1, Number.MAX_SAFE_INTEGER)
-  check('subscriptionNo', subscriptionNo, 0, subscriptionNoMax)
+  integer('createdAtMs', createdAtMs, 0, timeMsMax)
+  integer('eventId', eventId, 1, Number.MAX_SAFE_INTEGER)
+  integer('subscriptionNo', subscriptionNo, 0, subscriptionNoMax)
   const eventLow = eventId % 2 ** 41
   return formatUuidv7({
     timeMs: createdAtMs,
@@ -78,7 +79,7 @@ const last = { timeMs: 0, counter: 0 }
 
 /** A random UUIDv7, greater than every earlier one of this process, even if the clock goes back. */
 export function uuidv7(nowMs: number): string {
-  check('nowMs', nowMs, 0, timeMsMax)
+  integer('nowMs', nowMs, 0, timeMsMax)
   const random = randomBytes(10)
   if (nowMs > last.timeMs) {
     last.timeMs = nowMs
@@ -120,9 +121,4 @@ function splitUuidv7(uuid: string): Uuidv7Parts {
 
 function hex(value: number, digits: number): string {
   return value.toString(16).padStart(digits, '0')
-}
-
-function check(option: string, value: number, min: number, max: number): void {
-  if (Number.isInteger(value) && value >= min && value <= max) return
-  throw badOption(option, `an integer from ${min} to ${max}`, value)
 }

@@ -1,7 +1,7 @@
 import { badOption } from './bad-value.ts'
 
 /** The names that an object may have. TypeScript reports a name that is missing or stale. */
-export type NamesOf<Options> = Readonly<Record<keyof Options & string, true>>
+export type NamesOf<Options> = Readonly<Record<keyof Options & string, unknown>>
 
 /** Refuses options that would be ignored: mistyped, or meant for another call. */
 export function checkOptions(

@@ -11,8 +11,9 @@ export interface LaneStanding {
   readonly headEventId: number
   /** Deliveries behind the head. */
   readonly waiting: number
-  /** `waiting` was not counted to the end. */
+  /** True of a deep lane, of which not all deliveries are counted. */
   readonly waitingIsLeast: boolean
+  /** When it came into this status. */
   readonly since: Date | null
   readonly nextAt: Date | null
 }

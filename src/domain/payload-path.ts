@@ -11,21 +11,13 @@ export function isPath(given: unknown): given is PayloadPath {
 
 /** Whether the payload has every value at its path. A payload that cannot be parsed has none. */
 export function hasValues(payloadText: string, paths: readonly PayloadPath[]): boolean {
-  const payload = parse(payloadText)
-  return (
-    payload !== unreadable &&
-    paths.every(({ path, value }) => isText(valueAt(payload, path), value, payloadText))
-  )
-}
-
-const unreadable = Symbol('unreadable')
-
-function parse(text: string): unknown {
+  let payload: unknown
   try {
-    return JSON.parse(text)
+    payload = JSON.parse(payloadText)
   } catch {
-    return unreadable
+    return false
   }
+  return paths.every(({ path, value }) => isText(valueAt(payload, path), value, payloadText))
 }
 
 const indexForm = /^(0|[1-9]\d*)$/

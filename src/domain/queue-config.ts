@@ -35,14 +35,7 @@ const ranges = {
   persistenceThreshold: [1, 1_000_000],
 } as const
 
-export const queueOptions: NamesOf<QueueOptions> = {
-  maxQueueDepth: true,
-  highWatermark: true,
-  onFull: true,
-  batchSize: true,
-  processingInterval: true,
-  persistenceThreshold: true,
-}
+export const queueOptions: NamesOf<QueueOptions> = { ...ranges, onFull: true }
 
 export const queueOptionNames = Object.keys(queueOptions) as (keyof QueueConfig)[]
 

@@ -41,7 +41,7 @@ export interface StoredEvent<Type extends string | null = string | null, Payload
 }
 
 export function storedEvent(core: CoreFields, rare: RareFields = noRareFields): StoredEvent {
-  return new LazyEvent(core, rare)
+  return new LazyEvent(core, rare) as LazyEvent & RareFields
 }
 
 /**
@@ -73,7 +73,7 @@ const noRareFields: RareFields = Object.freeze({
  * A runner holds thousands of events, and the garbage collector copies them. So an event has only six fields, and all events
  * without rare fields share one set of nulls.
  */
-class LazyEvent implements StoredEvent {
+class LazyEvent {
   readonly id: number
   readonly type: string | null
   readonly payloadText: string
@@ -100,65 +100,21 @@ class LazyEvent implements StoredEvent {
     return new Date(this.#createdAtMs)
   }
 
-  copy(): LazyEvent {
+  copy(): StoredEvent {
     const { id, type, payloadText, orderingKey } = this
-    return new LazyEvent({ id, type, payloadText, orderingKey, createdAtMs: this.#createdAtMs }, this.#rare)
+    return storedEvent({ id, type, payloadText, orderingKey, createdAtMs: this.#createdAtMs }, this.#rare)
   }
 
-  get title(): string | null {
-    return this.#rare.title
-  }
-
-  get description(): string | null {
-    return this.#rare.description
-  }
-
-  get tags(): readonly string[] | null {
-    return this.#rare.tags
-  }
-
-  get concurrencyKey(): string | null {
-    return this.#rare.concurrencyKey
-  }
-
-  get version(): string | null {
-    return this.#rare.version
-  }
-
-  get source(): EventSource | null {
-    return this.#rare.source
-  }
-
-  get timestamp(): Date | null {
-    return this.#rare.timestamp
-  }
-
-  get correlationId(): string | null {
-    return this.#rare.correlationId
-  }
-
-  get causationId(): string | null {
-    return this.#rare.causationId
-  }
-
-  get traceparent(): string | null {
-    return this.#rare.traceparent
-  }
-
-  get runAt(): Date | null {
-    return this.#rare.runAt
-  }
-
-  get expiresAt(): Date | null {
-    return this.#rare.expiresAt
-  }
-
-  get maxRetries(): number | null {
-    return this.#rare.maxRetries
-  }
-
-  get attributes(): EventAttributes | null {
-    return this.#rare.attributes
+  /** The rare fields can be read from the event too, through the set that it has. */
+  static {
+    for (const name of Object.keys(noRareFields) as (keyof RareFields)[]) {
+      Object.defineProperty(LazyEvent.prototype, name, {
+        configurable: true,
+        get(this: LazyEvent) {
+          return this.#rare[name]
+        },
+      })
+    }
   }
 
   /** For logs: all fields, the payload parsed. */

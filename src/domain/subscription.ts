@@ -152,7 +152,7 @@ export function defineSubscription(
       timeoutMs === undefined ? defaults[via].timeoutMs : integer('timeoutMs', timeoutMs, 1, 86_400_000),
     onExhausted: onExhausted ?? 'skip',
     maxConcurrency: optional('maxConcurrency', options.maxConcurrency, 1, 100_000),
-    ratePerSecond: rate(options.ratePerSecond),
+    ratePerSecond: options.ratePerSecond === undefined ? null : rate(options.ratePerSecond),
     keyConcurrency: optional('keyConcurrency', options.keyConcurrency, 1, 100_000),
     storage,
     queue: defineQueue(options),
@@ -185,8 +185,7 @@ function optional(option: string, value: unknown, min: number, max: number): num
 export const rateMin = 0.000_001
 export const rateMax = 1_000_000
 
-function rate(value: unknown): number | null {
-  if (value === undefined) return null
+export function rate(value: unknown): number {
   if (typeof value === 'number' && value >= rateMin && value <= rateMax) return value
   throw badOption('ratePerSecond', `a number from ${rateMin} to ${rateMax}`, value)
 }

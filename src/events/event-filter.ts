@@ -1,5 +1,6 @@
-import { badOption, checkTime, type Paging, pagingOptions } from '../core/paging.ts'
-import { checkOptions, type NamesOf } from '../domain/known-names.ts'
+import { type FilterFields, termsOf } from '../core/list-filter.ts'
+import { checkOneOf, checkTime, type Paging } from '../core/paging.ts'
+import { badOption } from '../domain/bad-value.ts'
 import { anyOf, compared, type Term } from '../domain/list-terms.ts'
 import { checkPattern } from '../domain/pattern.ts'
 import { type EventStatus, eventStatuses } from '../domain/status.ts'
@@ -18,37 +19,22 @@ export interface EventFilter extends Paging {
   readonly createdTo?: Date
 }
 
-const filterNames: NamesOf<EventFilter> = {
-  ...pagingOptions,
-  status: true,
-  tags: true,
-  type: true,
-  orderingKey: true,
-  createdFrom: true,
-  createdTo: true,
+const fields: FilterFields<EventFilter> = {
+  status: (status) => [anyOf('status', [checkOneOf('status', eventStatuses, status)])],
+  tags: (tags) => {
+    checkTagFilter(tags)
+    const asked = parseTags(tags)
+    return asked === null ? [] : [anyOf('tag', asked)]
+  },
+  type: (type) => [anyOf('type', [checkPattern(type)])],
+  orderingKey: (key) => {
+    if (typeof key !== 'string') throw badOption('orderingKey', 'text', key)
+    return [anyOf('key', [key])]
+  },
+  createdFrom: (from) => [compared('created', '>=', checkTime('createdFrom', from))],
+  createdTo: (to) => [compared('created', '<', checkTime('createdTo', to))],
 }
 
-/** Checks a filter, and says the same in terms. */
 export function eventTerms(filter: EventFilter): Term[] {
-  checkOptions(filter, filterNames, 'a list of events')
-  const { status, tags, type, orderingKey, createdFrom, createdTo } = filter
-  if (status !== undefined && !eventStatuses.includes(status)) {
-    throw badOption('status', `one of ${eventStatuses.join(', ')}`, status)
-  }
-  if (tags !== undefined) checkTagFilter(tags)
-  if (type !== undefined) checkPattern(type)
-  if (orderingKey !== undefined && typeof orderingKey !== 'string') {
-    throw badOption('orderingKey', 'text', orderingKey)
-  }
-  checkTime('createdFrom', createdFrom)
-  checkTime('createdTo', createdTo)
-  const tagsAsked = tags === undefined ? null : parseTags(tags)
-  return [
-    ...(status === undefined ? [] : [anyOf('status', [status])]),
-    ...(tagsAsked === null ? [] : [anyOf('tag', tagsAsked)]),
-    ...(type === undefined ? [] : [anyOf('type', [type])]),
-    ...(orderingKey === undefined ? [] : [anyOf('key', [orderingKey])]),
-    ...(createdFrom === undefined ? [] : [compared('created', '>=', createdFrom)]),
-    ...(createdTo === undefined ? [] : [compared('created', '<', createdTo)]),
-  ]
+  return termsOf(filter, fields, 'a list of events')
 }

@@ -1,4 +1,5 @@
 import { type Connection, defineStatement } from '../db/database.ts'
+import { namedRows } from '../db/rows.ts'
 
 export interface LogEntry {
   /** Unique and growing with time within an event. */
@@ -37,8 +38,8 @@ export async function readLog(
   leases: 'some' | 'none',
 ): Promise<LogEntry[]> {
   const statement = leases === 'some' ? readWhole : readWritten
-  const rows = await db.run<LogRow>(statement(db), [eventId, entriesMax])
-  return rows.reverse().map(entryFromRow)
+  const rows = await db.run(statement(db), [eventId, entriesMax])
+  return namedRows<LogEntry>(columns, rows.reverse())
 }
 
 const readFrom = (view: string) =>
@@ -51,20 +52,14 @@ const readFrom = (view: string) =>
 const readWhole = defineStatement('read_log', readFrom('event_log'))
 const readWritten = defineStatement('read_written_log', readFrom('written_log'))
 
-type LogRow = [
-  id: number,
-  eventId: number,
-  subscription: number,
-  workerId: string | null,
-  action: LogAction,
-  statusCode: number | null,
-  errorMessage: string | null,
-  executionTimeMs: number | null,
-  createdAt: Date,
-]
-
-function entryFromRow(row: LogRow): LogEntry {
-  const [id, eventId, subscription, workerId, action, statusCode, errorMessage, executionTimeMs, createdAt] =
-    row
-  return { id, eventId, subscription, workerId, action, statusCode, errorMessage, executionTimeMs, createdAt }
-}
+const columns = [
+  'id',
+  'eventId',
+  'subscription',
+  'workerId',
+  'action',
+  'statusCode',
+  'errorMessage',
+  'executionTimeMs',
+  'createdAt',
+] as const

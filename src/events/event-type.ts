@@ -1,9 +1,9 @@
 import { type Database, defineStatement } from '../db/database.ts'
-import { typePattern } from '../domain/event.ts'
+import { badOption } from '../domain/bad-value.ts'
+import { typeForm, typePattern } from '../domain/event.ts'
 import { checkOptions, type NamesOf } from '../domain/known-names.ts'
 import { keepMsMax } from '../domain/retention-times.ts'
 import { integer } from '../domain/subscription.ts'
-import { toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
 
 /** What publish does with every event of a type, unless the event says otherwise. */
@@ -40,15 +40,17 @@ export async function upsertEventType(
     keepMs: keepMs === undefined ? null : integer('keepMs', keepMs, 0, keepMsMax),
   }
   await db.run(upsertStatement(db), [
-    ...[definition.type, definition.maxAgeMs, definition.requireRoute],
+    definition.type,
+    definition.maxAgeMs,
+    definition.requireRoute,
     definition.keepMs,
   ])
   return definition
 }
 
 export async function listEventTypes(db: Database): Promise<EventType[]> {
-  const rows = await db.run<EventTypeRow>(listStatement(db), [])
-  return rows.map(([type, maxAgeMs, requireRoute, keepMs]) => ({ type, maxAgeMs, requireRoute, keepMs }))
+  const { rows } = await db.query<EventType>(listStatement(db).text)
+  return rows
 }
 
 /** Throws NOT_FOUND. */
@@ -78,7 +80,9 @@ const upsertStatement = defineStatement(
 
 const listStatement = defineStatement(
   'list_event_types',
-  'select t.type, t.max_age_ms, t.require_route, t.keep_ms from __schema__.event_types t order by t.type',
+  `select t.type, t.max_age_ms as "maxAgeMs", t.require_route as "requireRoute", t.keep_ms as "keepMs"
+  from __schema__.event_types t
+  order by t.type`,
 )
 
 const deleteStatement = defineStatement(
@@ -87,23 +91,12 @@ const deleteStatement = defineStatement(
   delete from __schema__.event_types t where t.type = $1 returning t.type`,
 )
 
-type EventTypeRow = [
-  type: string,
-  maxAgeMs: number | null,
-  requireRoute: boolean | null,
-  keepMs: number | null,
-]
-
 function checkType(type: unknown): string {
   if (typeof type === 'string' && typePattern.test(type)) return type
-  throw badOption('type', '1 to 100 of A-Z a-z 0-9 _ . : -', type)
+  throw badOption('type', typeForm, type)
 }
 
 function checkFlag(option: string, value: unknown): boolean {
   if (typeof value === 'boolean') return value
   throw badOption(option, 'true or false', value)
-}
-
-function badOption(option: string, expected: string, value: unknown): PosthornError {
-  return new PosthornError('BAD_OPTION', { option, expected, value: toDetail(value) })
 }

@@ -1,4 +1,5 @@
-import { type Connection, type Database, defineStatement } from '../db/database.ts'
+import { type Database, defineStatement } from '../db/database.ts'
+import { namedRows } from '../db/rows.ts'
 import { checkEventId } from '../domain/id.ts'
 import { type DeliveryState, type EventStatus, eventStatus } from '../domain/status.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
@@ -64,7 +65,7 @@ export async function getEvent(db: Database, request: GetEventRequest): Promise<
   if (row === undefined) return undefined
   const [unwanted, policyRetries, purgedAt, ...columns] = row
   const event = eventFromRow(columns)
-  const deliveries = await readDeliveries(db, id)
+  const deliveries = namedRows<EventDelivery>(deliveryColumns, await db.run(readDeliveryStates(db), [id]))
   const leases = deliveries.some(({ state }) => state === 'leased') ? 'some' : 'none'
   return {
     event,
@@ -94,14 +95,6 @@ const readEvent = defineStatement(
 
 type DetailsRow = [unwanted: boolean, policyRetries: number | null, purgedAt: Date | null, ...event: EventRow]
 
-async function readDeliveries(
-  db: Connection & { readonly schema: string },
-  id: number,
-): Promise<EventDelivery[]> {
-  const rows = await db.run<DeliveryRow>(readDeliveryStates(db), [id])
-  return rows.map(deliveryFromRow)
-}
-
 const readDeliveryStates = defineStatement(
   'read_delivery_states',
   `select __schema__.delivery_id(e.created_at, e.id, d.subscription), d.subscription, s.id, s.name, d.state, d.attempts,
@@ -114,49 +107,22 @@ const readDeliveryStates = defineStatement(
   order by d.subscription`,
 )
 
-type DeliveryRow = [
-  id: string,
-  subscription: number,
-  subscriptionId: string,
-  name: string,
-  state: DeliveryState,
-  attempts: number,
-  failures: number,
-  nextAt: Date | null,
-  lastError: string | null,
-  lastErrorAt: Date | null,
-  leasedAt: Date | null,
-  leasedUntil: Date | null,
-  worker: string | null,
-  updatedAt: Date,
-]
-
-function deliveryFromRow(row: DeliveryRow): EventDelivery {
-  const [id, subscription, subscriptionId, name, state, attempts, failures, nextAt, lastError, lastErrorAt] =
-    row
-  const [leasedAt, leasedUntil, worker, updatedAt] = row.slice(10) as [
-    Date | null,
-    Date | null,
-    string | null,
-    Date,
-  ]
-  return {
-    id,
-    subscription,
-    subscriptionId,
-    name,
-    state,
-    attempts,
-    failures,
-    nextAt,
-    lastError,
-    lastErrorAt,
-    leasedAt,
-    leasedUntil,
-    worker,
-    updatedAt,
-  }
-}
+const deliveryColumns = [
+  'id',
+  'subscription',
+  'subscriptionId',
+  'name',
+  'state',
+  'attempts',
+  'failures',
+  'nextAt',
+  'lastError',
+  'lastErrorAt',
+  'leasedAt',
+  'leasedUntil',
+  'worker',
+  'updatedAt',
+] as const
 
 interface Standing {
   readonly event: StoredEvent

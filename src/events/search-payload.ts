@@ -7,10 +7,11 @@ import {
   type WalkedList,
   walk,
 } from '../core/list-walk.ts'
-import { badOption, checkPaging, type Order } from '../core/paging.ts'
+import { checkPaging, type Order } from '../core/paging.ts'
 import { type Reader, readAtOnce } from '../core/reader.ts'
 import { numberArray } from '../db/array.ts'
 import type { Database } from '../db/database.ts'
+import { badOption } from '../domain/bad-value.ts'
 import { hasValues, isPath, type PayloadPath } from '../domain/payload-path.ts'
 import { type EventFilter, eventTerms } from './event-filter.ts'
 import { eventList } from './event-list.ts'

@@ -16,17 +16,7 @@ export interface StateFinder {
   readonly jump?: 'unfinished' | 'completed'
 }
 
-type FinderName =
-  | 'unfinished'
-  | 'completed'
-  | 'inFlight'
-  | 'retried'
-  | 'buried'
-  | 'unwanted'
-  | 'expired'
-  | 'cancelled'
-
-export const finders: Record<FinderName, StateFinder> = {
+export const finders = {
   unfinished: { jump: 'unfinished' },
   completed: { jump: 'completed' },
   inFlight: {
@@ -59,7 +49,7 @@ export const finders: Record<FinderName, StateFinder> = {
       where l.subscription is null and l.redriven_at is null and ${within(stretch, 'l.event_id')}`,
     ],
   },
-}
+} satisfies Record<string, StateFinder>
 
 type EndedSettlement = 'buried' | 'expired' | 'cancelled' | 'discarded'
 
@@ -89,7 +79,11 @@ export function searchStates(
   const [first] = asked
   if (first === undefined) return { sources: [] }
   if (asked.every(({ members }) => members !== undefined)) {
-    const source = inOrder((stretch) => asked.flatMap((finder) => membersOf(finder, stretch, subscription)))
+    const queries = (stretch: Stretch<number>) =>
+      asked.flatMap((finder) => membersOf(finder, stretch, subscription))
+    const source: Source<number> = {
+      candidates: ({ stretch, order, size }) => firstKeys(queries(stretch), order, size),
+    }
     const windowMin = asked.some(({ isUnordered }) => isUnordered) ? unorderedWindowMin : undefined
     return { sources: [source], windowMin }
   }
@@ -105,10 +99,6 @@ function membersOf(
 ): readonly string[] {
   if (subscription !== undefined && ofSubscription !== undefined) return ofSubscription(stretch, subscription)
   return members?.(stretch) ?? []
-}
-
-function inOrder(queries: (stretch: Stretch<number>) => readonly string[]): Source<number> {
-  return { candidates: ({ stretch, order, size }) => firstKeys(queries(stretch), order, size) }
 }
 
 interface Skip {

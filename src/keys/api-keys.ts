@@ -1,14 +1,15 @@
-import { badOption } from '../core/paging.ts'
 import { type Database, defineStatement } from '../db/database.ts'
+import { namedRows } from '../db/rows.ts'
 import {
   defineKey,
   hashSecret,
   isKeyId,
   type KeyDefinition,
+  type KeyHolder,
   type KeyOptions,
   newKey,
-  type Scope,
 } from '../domain/api-key.ts'
+import { badOption } from '../domain/bad-value.ts'
 import { toDetail } from '../domain/text.ts'
 import { PosthornError } from '../errors.ts'
 import { recordAction } from './admin-log.ts'
@@ -33,12 +34,8 @@ export interface CreatedKey extends ApiKey {
 }
 
 /** What the check of a call needs. */
-export interface StoredKey {
-  readonly id: string
-  readonly name: string
+export interface StoredKey extends KeyHolder {
   readonly hash: Buffer
-  readonly scopes: readonly Scope[]
-  readonly ratePerSecond: number | null
   readonly state: KeyState
 }
 
@@ -88,13 +85,9 @@ export async function listKeys(db: Database): Promise<ApiKey[]> {
 
 /** The keys with these ids, with those that are expired or revoked. */
 export async function findKeys(db: Database, ids: readonly string[]): Promise<Map<string, StoredKey>> {
-  const rows = await db.run<FoundRow>(findStatement(db), [ids])
-  return new Map(
-    rows.map(([id, name, hash, scopes, ratePerSecond, state]) => [
-      id,
-      { id, name, hash, scopes, ratePerSecond, state },
-    ]),
-  )
+  const rows = await db.run(findStatement(db), [ids])
+  const keys = namedRows<StoredKey>(['id', 'name', 'hash', 'scopes', 'ratePerSecond', 'state'], rows)
+  return new Map(keys.map((key) => [key.id, key]))
 }
 
 /** Whether there has ever been a key: a server whose last key was revoked stays closed. */
@@ -146,15 +139,6 @@ const findStatement = defineStatement(
   from __schema__.api_key_states k
   where k.id = any($1::text[])`,
 )
-
-type FoundRow = [
-  id: StoredKey['id'],
-  name: StoredKey['name'],
-  hash: StoredKey['hash'],
-  scopes: StoredKey['scopes'],
-  ratePerSecond: StoredKey['ratePerSecond'],
-  state: StoredKey['state'],
-]
 
 const anyStatement = defineStatement('any_keys', 'select exists (select from __schema__.api_keys)')
 

@@ -1,7 +1,9 @@
-import { badOption, checkWhole, limitMax } from '../core/paging.ts'
+import { limitMax } from '../core/paging.ts'
 import type { Reader } from '../core/reader.ts'
 import { numberArray } from '../db/array.ts'
+import { badOption } from '../domain/bad-value.ts'
 import type { StoredEvent } from '../domain/stored-event.ts'
+import { integer } from '../domain/subscription.ts'
 import { type EventRow, eventFromRow } from '../engine/event-row.ts'
 import * as statements from './queue-event-statements.ts'
 
@@ -37,7 +39,7 @@ export async function listQueueEvents(
   queue: number,
   paging: QueuedPaging,
 ): Promise<QueuedPage> {
-  checkWhole('limit', paging.limit, 0, limitMax)
+  integer('limit', paging.limit, 0, limitMax)
   return (await listPages(reader, [queue], paging)).get(queue) as QueuedPage
 }
 
@@ -47,7 +49,7 @@ export async function listFirstEvents(
   queues: readonly number[],
   { limit }: { readonly limit: number },
 ): Promise<Map<number, QueuedPage>> {
-  checkWhole('events', limit, 0, limitMax)
+  integer('events', limit, 0, limitMax)
   return listPages(reader, queues, { limit })
 }
 

@@ -4,11 +4,7 @@ import type { Connection, Database } from '../db/database.ts'
 import type { Subscription } from '../domain/subscription.ts'
 import type { EndpointDefinition } from '../webhooks/send/endpoint-rows.ts'
 import { subscriptionFromRow } from './subscription-row.ts'
-import {
-  countSubscribersStatement,
-  listSubscribersBackwardsStatement,
-  listSubscribersStatement,
-} from './subscription-statements.ts'
+import { countSubscribersStatement, listSubscribersStatement } from './subscription-statements.ts'
 
 /** A subscription as it is shown over HTTP. */
 export interface Subscriber extends Subscription {
@@ -40,11 +36,8 @@ export async function listSubscribers(db: Database, paging: Paging = {}): Promis
   const { limit, offset, after, order, cursorAt } = checkPaging('subscribers', paging, numberForm)
   return readAtOnce(db, async (reader) => {
     const [counted] = await reader.run<[total: number]>(countSubscribersStatement(db), [])
-    const page = [after === null ? beforeAll[order] : Number(after), limit + 1, offset]
-    const { rows } =
-      order === 'asc'
-        ? await reader.query<SubscriberRow>(listSubscribersStatement(db).text, [...page, null])
-        : await reader.query<SubscriberRow>(listSubscribersBackwardsStatement(db).text, page)
+    const page = [after, limit + 1, offset, null, order]
+    const { rows } = await reader.query<SubscriberRow>(listSubscribersStatement(db).text, page)
     const subscribers = rows.slice(0, limit).map(subscriberFromRow)
     const last = subscribers.at(-1)
     const nextCursor = rows.length > limit && last !== undefined ? cursorAt(last.no) : null
@@ -53,7 +46,6 @@ export async function listSubscribers(db: Database, paging: Paging = {}): Promis
 }
 
 const numberForm = /^\d{1,7}$/
-const beforeAll = { asc: -1, desc: 2 ** 31 - 1 }
 
 /** Undefined: there is none with this id. */
 export async function getSubscriber(
@@ -61,7 +53,7 @@ export async function getSubscriber(
   db: { readonly schema: string },
   id: string,
 ): Promise<Subscriber | undefined> {
-  const values = [beforeAll.asc, 1, 0, id]
+  const values = [null, 1, 0, id, 'asc']
   const { rows } = await tx.query<SubscriberRow>(listSubscribersStatement(db).text, values)
   return rows[0] && subscriberFromRow(rows[0])
 }

@@ -9,7 +9,10 @@ export const readStatement = defineStatement(
   order by s.no`,
 )
 
-/** Subscriptions with their endpoints, from a number on; `$4`: only the one with this id. */
+/**
+ * Subscriptions with their endpoints, beyond a number; `$4`: only the one with this id. `$5` is asc or desc: each call is
+ * planned with its values, so either order goes along the index.
+ */
 export const listSubscribersStatement = defineStatement(
   'list_subscribers',
   `select s.*, t.created_at as "createdAt", t.updated_at as "updatedAt", t.version, e.url, e.headers, e.format, e.rules,
@@ -18,21 +21,9 @@ export const listSubscribersStatement = defineStatement(
   from __schema__.subscription_rows s
   join __schema__.subscriptions t on t.no = s.no
   left join __schema__.endpoints e on e.subscription = s.no
-  where s.status <> 'deleted' and s.no > $1 and ($4::uuid is null or s.id = $4)
-  order by s.no
-  limit $2 offset $3`,
-)
-
-export const listSubscribersBackwardsStatement = defineStatement(
-  'list_subscribers_backwards',
-  `select s.*, t.created_at as "createdAt", t.updated_at as "updatedAt", t.version, e.url, e.headers, e.format, e.rules,
-    e.unreachable, e.suspended_at as "suspendedAt", e.probe_at as "probeAt", e.last_error as "lastError",
-    e.last_error_at as "lastErrorAt"
-  from __schema__.subscription_rows s
-  join __schema__.subscriptions t on t.no = s.no
-  left join __schema__.endpoints e on e.subscription = s.no
-  where s.status <> 'deleted' and s.no < $1
-  order by s.no desc
+  where s.status <> 'deleted' and ($4::uuid is null or s.id = $4)
+    and ($1::int is null or case when $5::text = 'asc' then s.no > $1 else s.no < $1 end)
+  order by case when $5 = 'asc' then s.no end, s.no desc
   limit $2 offset $3`,
 )
 

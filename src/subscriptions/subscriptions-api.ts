@@ -1,4 +1,5 @@
 import type { Core } from '../core/core.ts'
+import { badOption } from '../domain/bad-value.ts'
 import {
   defineSubscription,
   type Subscription,
@@ -31,9 +32,7 @@ export function createSubscriptionsApi(
     },
     unsubscribe: async (name) => {
       if (name === 'work') {
-        const expected = 'a subscription that can be ended'
-        const value = 'work, where all tagged events go'
-        throw new PosthornError('BAD_OPTION', { option: 'name', expected, value })
+        throw badOption('name', 'a subscription that can be ended', 'work, where all tagged events go')
       }
       const no = await deleteSubscription(db, db, { name })
       cache.forget()

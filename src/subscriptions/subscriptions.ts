@@ -1,4 +1,5 @@
 import type { Connection, Database } from '../db/database.ts'
+import { badOption } from '../domain/bad-value.ts'
 import { parseFilter, parsePointer } from '../domain/filter.ts'
 import type { Subscription, SubscriptionDefinition } from '../domain/subscription.ts'
 import { lockAdmissions } from '../engine/admit-statements.ts'
@@ -14,6 +15,7 @@ import { getSubscriber, type Subscriber } from './subscribers.ts'
 import { subscriptionFromRow } from './subscription-row.ts'
 import {
   deleteStatement,
+  findAbandonedStatement,
   lockStatement,
   readStatement,
   setLimitStatement,
@@ -37,7 +39,7 @@ export async function upsertSubscription(
     if (before !== undefined && before.via !== definition.via) {
       const expected = `the name of a ${definition.via} subscription`
       const value = `${definition.name}, which is a ${before.via} subscription`
-      throw new PosthornError('BAD_OPTION', { option: 'name', expected, value })
+      throw badOption('name', expected, value)
     }
     return { subscription: await writeSubscription(tx, db, definition), before }
   })
@@ -191,6 +193,12 @@ export async function listSubscriptions(db: Database): Promise<Subscription[]> {
 /** Records that a process with handlers of these subscriptions is alive. */
 export async function touchHandlers(db: Database, subscriptions: readonly number[]): Promise<void> {
   await db.run(touchHandlersStatement(db), [subscriptions])
+}
+
+/** Handler subscriptions that no live handler has served for ten minutes. */
+export async function abandonedSubscriptions(db: Database): Promise<string[]> {
+  const rows = await db.run<[name: string]>(findAbandonedStatement(db), [])
+  return rows.map(([name]) => name)
 }
 
 /** Ends a subscription: nothing more is routed to it, and upkeep cancels its waiting deliveries. */

@@ -15,7 +15,7 @@ import { type Sleeper, SleeperWatch } from '../engine/wake-sleepers.ts'
 import { type OverdueAttempt, OverdueWatch } from '../observe/overdue.ts'
 import { checkpoint } from '../queues/checkpoints.ts'
 import { addUpTallies, finishDrains, measurePressure, type PressureChange } from '../queues/queue-upkeep.ts'
-import { abandonedSubscriptions } from '../subscriptions/abandoned.ts'
+import { abandonedSubscriptions } from '../subscriptions/subscriptions.ts'
 
 export interface UpkeepObserver {
   reclaimed(runs: number, charged: readonly Reclaimed[]): void

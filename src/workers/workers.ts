@@ -1,8 +1,9 @@
 import type { WorkerIdentity } from '../core/core.ts'
-import { badOption, checkPaging, type Paging, pagingOptions } from '../core/paging.ts'
+import { checkPaging, type Paging, pagingOptions } from '../core/paging.ts'
 import { readAtOnce } from '../core/reader.ts'
 import { textArray } from '../db/array.ts'
 import type { Connection, Database } from '../db/database.ts'
+import { badOption } from '../domain/bad-value.ts'
 import { checkOptions } from '../domain/known-names.ts'
 import { followPromotion } from '../engine/promotions.ts'
 import {

@@ -1,10 +1,13 @@
 import { describe, expect, test } from 'vitest'
-import { type BuryRequest, buryWaiting } from '../../src/deliveries/bury.ts'
 import { listDeadLetters } from '../../src/deliveries/dead-letters.ts'
-import { unblockLane } from '../../src/deliveries/lane-heads.ts'
 import { listDeliveries } from '../../src/deliveries/list-deliveries.ts'
-import { redrive } from '../../src/deliveries/redrive.ts'
-import { retryWaiting } from '../../src/deliveries/retry-waiting.ts'
+import {
+  type BuryRequest,
+  buryWaiting,
+  redrive,
+  retryWaiting,
+  unblockLane,
+} from '../../src/deliveries/repair.ts'
 import { Admitter } from '../../src/engine/admit.ts'
 import { type Engine, only, useEngines, workOff } from '../support/engine.ts'
 

@@ -6,7 +6,7 @@ import {
   listDeadLetterHeads,
   listDeadLetters,
 } from '../../src/deliveries/dead-letters.ts'
-import { redrive } from '../../src/deliveries/redrive.ts'
+import { redrive } from '../../src/deliveries/repair.ts'
 import { getEvent } from '../../src/events/get-event.ts'
 import { type Engine, only, useEngines } from '../support/engine.ts'
 import { allPages, oneWindow, unbounded } from '../support/list-bounds.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { checkPaging, eventIdForm } from '../../src/core/paging.ts'
+import { checkPaging } from '../../src/core/paging.ts'
 import { getEvent } from '../../src/events/get-event.ts'
 import { type EventFilter, listEvents } from '../../src/events/list-events.ts'
 import { type Engine, useEngines } from '../support/engine.ts'
@@ -208,7 +208,7 @@ test('what came up only lately is found from either end and from the middle', as
   expect(await idsOf(engine, late)).toEqual([40_001, 40_002])
   expect(await idsOf(engine, { ...late, order: 'desc' })).toEqual([60_000, 59_999])
   const from = (id: number, filter: EventFilter) =>
-    idsOf(engine, { ...filter, cursor: checkPaging('events', filter, eventIdForm).cursorAt(id) })
+    idsOf(engine, { ...filter, cursor: checkPaging('events', filter, /^\d{1,16}$/).cursorAt(id) })
   expect(await from(20_000, late)).toEqual([40_001, 40_002])
   expect(await from(50_000, late)).toEqual([50_001, 50_002])
   expect(await idsOf(engine, { ...late, status: 'COMPLETED' })).toEqual([40_001, 40_002])

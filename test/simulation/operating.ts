@@ -1,8 +1,11 @@
-import { buryWaiting } from '../../src/deliveries/bury.ts'
-import { blockingLetter, unblockLane } from '../../src/deliveries/lane-heads.ts'
-import { redrive } from '../../src/deliveries/redrive.ts'
+import {
+  blockingLetter,
+  buryWaiting,
+  redrive,
+  retryWaiting,
+  unblockLane,
+} from '../../src/deliveries/repair.ts'
 import { reset } from '../../src/deliveries/reset.ts'
-import { retryWaiting } from '../../src/deliveries/retry-waiting.ts'
 import { Admitter } from '../../src/engine/admit.ts'
 import { cancel } from '../../src/engine/cancel.ts'
 import { expectEqual } from './check.ts'

@@ -72,13 +72,8 @@ async function launchOnce(layout: Layout, request: LaunchRequest): Promise<Launc
     const reason = end()
     if (reason !== undefined) return { kind: 'ended', reason, log: await readLog(layout.log, logStart) }
     const answer = await askIn(layout, layout.sockets)
-    if (answer.kind === 'proved') {
-      const { client, ended } = answer
-      return {
-        kind: 'answers',
-        running: { pid: child.pid as number, sockets: layout.sockets, client, ended },
-      }
-    }
+    if (answer.kind === 'proved')
+      return { kind: 'answers', running: { pid: child.pid as number, ...answer.link } }
     const isLate = performance.now() - begun > startMsMax
     if (isLate || answer.kind === 'another') {
       await shutDown(layout, child.pid as number)

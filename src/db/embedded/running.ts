@@ -52,10 +52,7 @@ export async function findRunning(layout: Layout): Promise<Found> {
         throw inUse(layout, file.pid, `its socket is in ${file.sockets}, so posthorn did not start it`)
       }
       const answer = await askIn(layout, file.sockets)
-      if (answer.kind === 'proved') {
-        const { client, ended } = answer
-        return { state: 'running', pid: file.pid, sockets: file.sockets, client, ended }
-      }
+      if (answer.kind === 'proved') return { state: 'running', pid: file.pid, ...answer.link }
       if (answer.kind === 'another') throw inUse(layout, file.pid, answer.reason)
       if (answer.kind === 'starting') waitMsMax = recoveryMsMax
       reason = answer.reason
@@ -66,7 +63,7 @@ export async function findRunning(layout: Layout): Promise<Found> {
 }
 
 type Answer =
-  | { readonly kind: 'proved'; readonly client: pg.Client; readonly ended: Promise<void> }
+  | { readonly kind: 'proved'; readonly link: Omit<Running, 'pid'> }
   | { readonly kind: 'another' | 'starting' | 'silent'; readonly reason: string }
 
 /** Connects to the socket and has the server prove that it is the cluster's. */
@@ -76,7 +73,8 @@ export async function askIn(layout: Layout, sockets: string): Promise<Answer> {
   try {
     await checkSockets(layout, sockets, (await stat(layout.cluster)).uid)
     await client.connect()
-    if (await readsOurDirectory(client, layout.cluster)) return { kind: 'proved', client, ended }
+    if (await readsOurDirectory(client, layout.cluster))
+      return { kind: 'proved', link: { sockets, client, ended } }
     await client.end()
     return { kind: 'another', reason: 'the server on its socket has other data' }
   } catch (error) {

@@ -37,11 +37,11 @@ export async function readFacts(client: pg.Client): Promise<ServerFacts> {
 
 /** Checks the server's own answer: a role, a database or somebody else's start may have changed the settings. */
 export function checkDurability(layout: Layout, pid: number, { settings }: ServerFacts): void {
-  const unsafe = ['fsync', 'synchronous_commit', 'full_page_writes', 'data_checksums'].filter(
-    (name) => settings[name] !== 'on',
-  )
+  const needed = ['fsync', 'synchronous_commit', 'full_page_writes', 'data_checksums']
+  const unsafe = needed.filter((name) => settings[name] !== 'on')
   if (unsafe.length === 0) return
-  const reason = `the server (process ${pid}) is not durable: ${unsafe.map((name) => `${name} is ${settings[name]}`).join(', ')}`
+  const found = unsafe.map((name) => `${name} is ${settings[name]}`).join(', ')
+  const reason = `the server (process ${pid}) is not durable: ${found}`
   throw new PosthornError('DATA_DIRECTORY_UNUSABLE', { directory: layout.directory, reason, pid, settings })
 }
 
