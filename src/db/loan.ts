@@ -82,6 +82,17 @@ export class Loan {
     }
   }
 
+  /** What `submit` asks for leaves in one write: a write costs as much as the rest of a small statement. */
+  together<T>(submit: () => T): T {
+    const { stream } = this.#client.connection
+    stream.cork()
+    try {
+      return submit()
+    } finally {
+      stream.uncork()
+    }
+  }
+
   release(): void {
     this.#client.release(this.#broken ?? this.#spoilt)
     this.#client.off('error', this.#onError)

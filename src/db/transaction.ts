@@ -91,10 +91,13 @@ export async function runOnce(
   submission: Submission,
 ): Promise<readonly unknown[]> {
   const { begin, timeoutMs, readOnly } = settings
-  const begun = loan.query({ text: begin, timeoutMs })
-  const answered = loan.query({ ...submission, timeoutMs })
-  const committed = loan.query({ text: 'commit', timeoutMs })
-  const [beginning, answer, end] = await Promise.allSettled([begun, answered, committed])
+  const [beginning, answer, end] = await Promise.allSettled(
+    loan.together(() => [
+      loan.query({ text: begin, timeoutMs }),
+      loan.query({ ...submission, timeoutMs }),
+      loan.query({ text: 'commit', timeoutMs }),
+    ]),
+  )
   const doubt = readOnly ? unavailable : inDoubt
   if (beginning.status === 'rejected') throw beforeCommit(beginning.reason, doubt)
   if (answer.status === 'rejected') throw beforeCommit(answer.reason, doubt)

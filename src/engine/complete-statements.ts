@@ -102,3 +102,44 @@ export const completeHeadsStatement = defineStatement(
   where (select count(*) from completed) < cardinality($1)
     and g.position not in (select c.position from completed c)`,
 )
+
+/**
+ * Completes single deliveries without a lane or a gate that workers elsewhere have leased, and answers with their records. What
+ * somebody else has locked is left alone, so that nobody waits for another's lease. A token outlives a reclaim: only a lease that is
+ * in force counts here.
+ */
+export const completeEachStatement = defineStatement(
+  'complete_each',
+  `with held as materialized (
+    select r.id, g.position, g.started_after_ms, g.execution_ms, g.status_code
+    from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::int[], $5::int[], $6::smallint[])
+      with ordinality as g(run_id, token, event_id, started_after_ms, execution_ms, status_code, position)
+    join __schema__.runs r on r.id = g.run_id and r.token = g.token
+    where r.id = any($1) and coalesce(r.state, 'ready') = 'leased' and r.ordering_key is null and r.concurrency_key is null
+      and r.event_ids = array[g.event_id]
+    for update of r skip locked
+  ),
+  done as (
+    delete from __schema__.runs r
+    using held h
+    where r.id = any(array(select h.id from held h)) and r.id = h.id
+    returning h.position, r.subscription, r.event_ids[1] as event_id, r.attempts + 1 as attempt, r.failures, r.worker,
+      r.token, r.leased_at, h.started_after_ms, h.execution_ms, h.status_code
+  ),
+  recorded as (
+    insert into __schema__.audit (event_id, subscription, settlement, attempt, failures, worker, token, leased_at,
+      started_at, finished_at, status_code, execution_ms)
+    select d.event_id, d.subscription, 'completed', d.attempt, d.failures, d.worker, d.token, d.leased_at,
+      d.leased_at + d.started_after_ms * interval '1 ms', __schema__.clock(), d.status_code, d.execution_ms
+    from done d
+  ),
+  tallied as (
+    insert into __schema__.queue_tallies (subscription, processed, errors, timed, execution_ms, last_id)
+    select d.subscription, count(*), 0, count(d.execution_ms), coalesce(sum(d.execution_ms), 0), max(d.event_id)
+    from done d
+    group by d.subscription
+  )
+  select d.position::int, __schema__.log_id(__schema__.clock(), d.event_id, d.subscription, 2), d.failures,
+    (select w.name from __schema__.workers w where w.no = d.worker), __schema__.clock()
+  from done d`,
+)

@@ -1,6 +1,6 @@
 import { numberArray } from '../db/array.ts'
 import type { Database } from '../db/database.ts'
-import { completeHeadsStatement, completeStatement } from './complete-statements.ts'
+import { completeEachStatement, completeHeadsStatement, completeStatement } from './complete-statements.ts'
 
 /** A whole run that succeeded, with times in the order of its deliveries. */
 export interface CompleteRequest {
@@ -59,3 +59,53 @@ export async function completeHeads(db: Database, heads: readonly CompleteHead[]
   const rows = await db.once<[position: number]>(completeHeadsStatement(db), values, plans)
   return rows.map(([position]) => position)
 }
+
+/** One delivery that a worker elsewhere has leased and reports as done. */
+export interface CompleteEach {
+  readonly runId: number
+  readonly token: number
+  readonly eventId: number
+  readonly startedAfterMs: number | null
+  readonly executionMs: number | null
+  readonly statusCode: number | null
+}
+
+/** What the audit says of it. */
+export interface CompletedEach {
+  /** The id of the log entry. */
+  readonly id: number
+  readonly failures: number
+  readonly workerId: string | null
+  readonly finishedAt: Date
+}
+
+/**
+ * Completes deliveries that are alone in their run and in no lane. Undefined: it was not completed, and must be settled by `settle`.
+ */
+export async function completeEach(
+  db: Database,
+  requests: readonly CompleteEach[],
+): Promise<(CompletedEach | undefined)[]> {
+  const values = [
+    numberArray(requests.map(({ runId }) => runId)),
+    numberArray(requests.map(({ token }) => token)),
+    numberArray(requests.map(({ eventId }) => eventId)),
+    numberArray(requests.map(({ startedAfterMs }) => startedAfterMs)),
+    numberArray(requests.map(({ executionMs }) => executionMs)),
+    numberArray(requests.map(({ statusCode }) => statusCode)),
+  ]
+  const completed: (CompletedEach | undefined)[] = requests.map(() => undefined)
+  for (const row of await db.once<CompletedRow>(completeEachStatement(db), values, plans)) {
+    const [position, id, failures, workerId, finishedAt] = row
+    completed[position - 1] = { id, failures, workerId, finishedAt }
+  }
+  return completed
+}
+
+type CompletedRow = [
+  position: number,
+  id: number,
+  failures: number,
+  workerId: string | null,
+  finishedAt: Date,
+]

@@ -35,13 +35,13 @@ export function readBytes(
   { bytesMax, begin, hold }: { bytesMax: number; begin: () => void; hold: (bytes: number) => void },
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    const tooLarge = new PosthornError('BODY_TOO_LARGE', { bytesMax })
-    if (Number(body.headers['content-length']) > bytesMax) return reject(tooLarge)
+    const tooLarge = () => new PosthornError('BODY_TOO_LARGE', { bytesMax })
+    if (Number(body.headers['content-length']) > bytesMax) return reject(tooLarge())
     begin()
     const held = new GrowingBytes()
     const take = (chunk: Buffer) => {
       try {
-        if (held.length + chunk.length > bytesMax) throw tooLarge
+        if (held.length + chunk.length > bytesMax) throw tooLarge()
         hold(chunk.length)
         held.add(chunk)
       } catch (error) {

@@ -9,19 +9,29 @@ import { countOffers } from './offers.ts'
 
 /** Leases the oldest waiting deliveries of a pull subscription: for `pull.ts` and for `polling.ts`. */
 
-export interface LeaseOldestRequest {
+/** What a worker asks for. */
+export interface Wanted {
   readonly subscription: Subscription
-  readonly leaseMs: number
   /** Only deliveries with any of these tags; null: with any tags or none. */
   readonly tags: readonly string[] | null
+  readonly suspects: boolean
+}
+
+export interface LeaseOldestRequest extends Wanted {
+  readonly leaseMs: number
   readonly token: number
   readonly worker: number
   readonly deliveriesMax: number
   readonly runsMax: number
   readonly begins: LeaseRequest['begins']
-  readonly suspects: boolean
   /** A lease that fails, perhaps after its commit, is handed back by its token. */
   readonly tokens: LeaseTokens
+}
+
+/** What looking for deliveries needs. */
+export interface LookParts {
+  readonly db: Database
+  readonly admitter: Admitter
 }
 
 /** How often, and how long each time, to wait while another process admits arrivals or leases the same deliveries. */
@@ -29,26 +39,38 @@ const busyTurnsMax = 20
 const contestedTurnsMax = 3
 const busyPauseMs = 5
 
-/** An empty answer means that nothing waits: while another process has deliveries in its hands, this call looks again. */
-export async function leaseOldest(
-  db: Database,
-  admitter: Admitter,
-  request: LeaseOldestRequest,
-): Promise<LeasedRun[]> {
+export async function leaseOldest(parts: LookParts, request: LeaseOldestRequest): Promise<LeasedRun[]> {
+  const { admitter } = parts
   if (admitter.isDue()) await admitter.admit()
+  let runs = await leaseRuns(parts.db, request)
+  if (runs.length > 0) return runs
+  await untilNothingWaits(parts, request, async () => {
+    runs = await leaseRuns(parts.db, request)
+    return runs.length > 0
+  })
+  return runs
+}
+
+/**
+ * Calls `take` until it has enough or nothing waits: admits arrivals, and looks again while another process has deliveries in its
+ * hands.
+ */
+export async function untilNothingWaits(
+  { db, admitter }: LookParts,
+  wanted: Wanted,
+  take: () => Promise<boolean>,
+): Promise<void> {
   let contested = 0
-  for (let turn = 0; ; turn++) {
-    const runs = await leaseRuns(db, request)
-    if (runs.length > 0 || turn === busyTurnsMax) return runs
+  for (let turn = 0; turn < busyTurnsMax; turn++) {
     const { moved, busy } = await admitter.admit()
     if (busy) await delay(busyPauseMs)
     else if (moved === 0) {
-      if (contested++ === contestedTurnsMax || !(await isOffered(db, request))) return []
+      if (contested++ === contestedTurnsMax || !(await isOffered(db, wanted))) return
       await delay(busyPauseMs)
     }
+    if (await take()) return
   }
 }
-
 async function leaseRuns(db: Database, request: LeaseOldestRequest): Promise<LeasedRun[]> {
   const { subscription, leaseMs, tags, token, worker, deliveriesMax, runsMax, begins, suspects } = request
   const want = {
@@ -68,10 +90,7 @@ async function leaseRuns(db: Database, request: LeaseOldestRequest): Promise<Lea
 }
 
 /** Leases of a limited subscription follow each other, so what such a lease leaves behind is over the limit. */
-async function isOffered(
-  db: Database,
-  { subscription, tags, suspects }: LeaseOldestRequest,
-): Promise<boolean> {
+async function isOffered(db: Database, { subscription, tags, suspects }: Wanted): Promise<boolean> {
   if (isLimited(subscription)) return false
   const wish = { subscription: subscription.no, suspects, deliveriesMax: 1 }
   const wishes = (tags ?? [null]).map((tag) => ({ ...wish, tag }))

@@ -125,7 +125,7 @@ export class Polling implements PollingApi {
       begins: 'granted',
       suspects: true,
     } as const
-    const [run] = await leaseOldest(this.#parts.db, this.#parts.admitter, request)
+    const [run] = await leaseOldest(this.#parts, request)
     const delivery = run?.deliveries[0]
     if (run === undefined || delivery === undefined) return null
     observePickup(this.#parts.metrics, run, request.leaseMs)

@@ -1,11 +1,14 @@
+import { Batcher } from '../core/batcher.ts'
 import type { Database } from '../db/database.ts'
 import { defaultRetry } from '../domain/retry.ts'
 import { decideSettlement, type Outcome, type Settlement } from '../domain/settlement.ts'
 import type { Subscription } from '../domain/subscription.ts'
+import { type CompletedEach, type CompleteEach, completeEach } from '../engine/complete.ts'
 import { type SettleRequest, settle, settleRequest } from '../engine/settle.ts'
 import type { PosthornError } from '../errors.ts'
 import type { SubscriptionCache } from '../subscriptions/subscription-cache.ts'
 import { type FoundLease, findLeases, type LeaseClaim } from './find-leases.ts'
+import type { GivenLease, GivenLeases } from './given-leases.ts'
 import { ambiguousError, lostErrors } from './lost-leases.ts'
 import type { RecentSettlements } from './recent-settlements.ts'
 import {
@@ -52,6 +55,7 @@ export interface PullSettlerParts {
   readonly room: WaitingRoom
   readonly workers: WorkerNames
   readonly recent: RecentSettlements
+  readonly given: GivenLeases
   readonly settled: (settled: PullSettled) => void
 }
 
@@ -62,12 +66,22 @@ interface Item {
   reply: Reply | undefined
 }
 
+/** Completions that share one statement. */
+const completionsMax = 200
+
 /** Settles what workers in other processes report: many attempts in one statement, each with its own reply. */
 export class PullSettler {
   readonly #parts: PullSettlerParts
+  /** Completions of single deliveries: those that arrive together share a statement. */
+  readonly #completions: Batcher<CompleteEach, CompletedEach | undefined>
 
   constructor(parts: PullSettlerParts) {
     this.#parts = parts
+    this.#completions = new Batcher({
+      flush: (requests) => completeEach(parts.db, requests),
+      itemsMax: completionsMax,
+      flushesMax: 2,
+    })
   }
 
   async settle(reports: readonly Report[], { records }: { records: 'all' | 'failures' }): Promise<Reply[]> {
@@ -75,11 +89,13 @@ export class PullSettler {
     const items = reports.map((report): Item => {
       const { eventId } = report.claim
       // The first report on an event counts, so later reports on the same event are looked at afterwards.
-      const lease = named.has(eventId) ? undefined : directLease(report)
+      const lease = named.has(eventId) ? undefined : this.#directLease(report)
       named.add(eventId)
       return { report, lease, settlement: undefined, reply: undefined }
     })
-    await this.#apply(items.filter((item) => item.lease !== undefined))
+    const direct = items.filter((item) => item.lease !== undefined)
+    await Promise.all(direct.map((item) => this.#complete(item)))
+    await this.#apply(direct.filter((item) => item.settlement === undefined))
     // The other leases must be looked up: by worker, or because a reclaim has moved them. A reclaim may come between two looks.
     for (let look = 0; look < 2; look++) {
       const open = items.filter((item) => item.settlement === undefined && item.reply === undefined)
@@ -90,6 +106,33 @@ export class PullSettler {
     }
     await this.#answer(items, records)
     return items.map(({ reply }) => reply as Reply)
+  }
+
+  /** A completion needs only the token; the other outcomes depend on the failures so far. */
+  #directLease({ claim, outcome }: Report): FoundLease | undefined {
+    if (outcome.kind !== 'succeeded') return undefined
+    if ('token' in claim) return leaseOf(claim.token)
+    const given = this.#parts.given.find(claim.workerId, claim.eventId)
+    return given && leaseOf(given)
+  }
+
+  /** Completes a delivery that is alone in its run. Others are left as they are. */
+  async #complete(item: Item): Promise<void> {
+    const { claim, startedAfterMs, executionMs, statusCode } = item.report
+    const { runId, token, subscription, orderingKey } = item.lease as FoundLease
+    if (orderingKey !== null) return
+    const { eventId } = claim
+    const request = { runId, token, eventId, startedAfterMs, executionMs, statusCode }
+    const completed = await this.#completions.add(request)
+    if (completed === undefined) return
+    if ('workerId' in claim) this.#parts.workers.hear(claim.workerId)
+    const rest = { maxRetries: null, statusCode, executionMs, reason: null, nextAt: null }
+    const record = { ...completed, ...rest, eventId, subscription, settlement: 'completed' } as const
+    const policy = (await this.#parts.subscriptions.numbered(subscription))?.retry ?? defaultRetry.pull
+    item.reply = { record, maxRetries: policy.failuresMax }
+    item.lease = { ...(item.lease as FoundLease), workerId: completed.workerId }
+    this.#parts.recent.remember([toRequest(item, { kind: 'complete' })])
+    await this.#note(item, { kind: 'complete' })
   }
 
   async #find(items: readonly Item[]): Promise<void> {
@@ -111,30 +154,35 @@ export class PullSettler {
   /** Settles the attempts whose lease is still held. */
   async #apply(items: readonly Item[]): Promise<void> {
     if (items.length === 0) return
-    const { db, subscriptions, room } = this.#parts
+    const { db } = this.#parts
     const settlements = await Promise.all(items.map((item) => this.#decide(item)))
     const requests = items.map((item, place) => toRequest(item, settlements[place] as Decision))
     const rejected = new Set(await settle(db, requests))
     this.#parts.recent.remember(requests.filter((_, place) => !rejected.has(place + 1)))
-    let freed = false
     for (const [place, item] of items.entries()) {
-      if (rejected.has(place + 1)) continue
-      const settlement = settlements[place] as Decision
-      item.settlement = settlement
-      const { subscription: no, type, orderingKey } = item.lease as FoundLease
-      const subscription = await subscriptions.numbered(no)
-      freed ||= orderingKey !== null || settlement.kind === 'release' || isBounded(subscription)
-      this.#parts.settled({
-        eventId: item.report.claim.eventId,
-        subscription: subscription?.name ?? 'unknown',
-        type,
-        orderingKey,
-        settlement,
-        stopsLane: subscription?.onExhausted === 'block',
-        executionMs: item.report.executionMs,
-      })
+      if (!rejected.has(place + 1)) await this.#note(item, settlements[place] as Decision)
     }
-    if (freed) room.lookSoon()
+  }
+
+  /** Tells observers, and workers that wait, that a delivery is settled. */
+  async #note(item: Item, settlement: Decision): Promise<void> {
+    const { subscriptions, room, given, settled } = this.#parts
+    item.settlement = settlement
+    const { claim, executionMs } = item.report
+    const { subscription: no, type, orderingKey, workerId } = item.lease as FoundLease
+    const subscription = await subscriptions.numbered(no)
+    if (orderingKey !== null || settlement.kind === 'release' || isBounded(subscription)) room.lookSoon()
+    const worker = 'workerId' in claim ? claim.workerId : workerId
+    if (worker !== null) given.forget(worker, claim.eventId)
+    settled({
+      eventId: claim.eventId,
+      subscription: subscription?.name ?? 'unknown',
+      type,
+      orderingKey,
+      settlement,
+      stopsLane: subscription?.onExhausted === 'block',
+      executionMs,
+    })
   }
 
   async #decide({ report, lease }: Item): Promise<Decision> {
@@ -207,22 +255,11 @@ function isBounded(subscription: Subscription | undefined): boolean {
   return subscription?.maxConcurrency != null || subscription?.keyConcurrency != null
 }
 
-/** A completion needs only the token; the other outcomes depend on the failures so far. */
-function directLease({ claim, outcome }: Report): FoundLease | undefined {
-  if (!('token' in claim) || outcome.kind !== 'succeeded') return undefined
-  const { runId, token, subscription, lane } = claim.token
+/** Enough to complete the delivery: the token decides whether the lease still counts. */
+function leaseOf({ runId, token, subscription, lane }: GivenLease): FoundLease {
   const orderingKey = lane ? '' : null
-  return {
-    runId,
-    token,
-    subscription,
-    failures: 0,
-    maxFailures: null,
-    inForce: true,
-    type: null,
-    orderingKey,
-    workerId: null,
-  }
+  const unknown = { failures: 0, maxFailures: null, inForce: true, type: null, workerId: null }
+  return { ...unknown, runId, token, subscription, orderingKey }
 }
 
 function toRequest({ report, lease }: Item, settlement: Decision): SettleRequest {

@@ -6,12 +6,14 @@ import { formatLeaseToken } from '../domain/lease-token.ts'
 import { isLimited, type Subscription } from '../domain/subscription.ts'
 import { heartbeat } from '../engine/heartbeat.ts'
 import { readCancelled } from '../engine/held.ts'
-import { type LeaseTokens, newToken } from '../engine/lease-tokens.ts'
+import type { LeaseTokens } from '../engine/lease-tokens.ts'
 import { releaseUnheard } from '../engine/release.ts'
 import { PosthornError } from '../errors.ts'
 import type { SubscriptionCache } from '../subscriptions/subscription-cache.ts'
 import { type FoundLease, findLeases, type LeaseClaim } from './find-leases.ts'
-import { leaseOldest } from './lease-oldest.ts'
+import { GivenLeases } from './given-leases.ts'
+import { LeaseBatches } from './lease-batches.ts'
+import { type DeskRequest, LeaseDesk } from './lease-desk.ts'
 import { ambiguousError, lostErrors } from './lost-leases.ts'
 import { type PullSettled, PullSettler, type Reply, type Report } from './pull-settler.ts'
 import type { RecentSettlements } from './recent-settlements.ts'
@@ -66,9 +68,6 @@ export interface Renewed {
   readonly isHeld: boolean
 }
 
-/** The most characters of payloads in one answer, estimated from payloads seen lately. */
-const answerCharsMax = 16 * 2 ** 20
-
 /** How often, and how long each time, a heartbeat waits while a settlement has the lease locked. */
 const lockedPauseMs = 50
 const lockedTurnsMax = 20
@@ -83,17 +82,23 @@ export class Pull {
   readonly #room: WaitingRoom
   readonly #workers: WorkerNames
   readonly #settler: PullSettler
+  readonly #desk: LeaseDesk
+  readonly #batches: LeaseBatches
+  readonly #given = new GivenLeases()
   readonly #stopping = new AbortController()
-  /** The average number of deliveries in a run, by subscription: it says how many runs to lease. */
-  readonly #deliveriesPerRun = new Map<number, number>()
-  /** The average length of payloads, by subscription: it says how many fit into an answer. */
-  readonly #chars = new Map<number, number>()
 
   constructor(parts: PullParts) {
     this.#parts = parts
     this.#room = new WaitingRoom(parts)
     this.#workers = new WorkerNames(parts.db)
-    this.#settler = new PullSettler({ ...parts, room: this.#room, workers: this.#workers })
+    this.#settler = new PullSettler({
+      ...parts,
+      room: this.#room,
+      workers: this.#workers,
+      given: this.#given,
+    })
+    this.#desk = new LeaseDesk(parts)
+    this.#batches = new LeaseBatches(parts)
     this.#listen(parts.signals)
   }
 
@@ -230,53 +235,24 @@ export class Pull {
   }
 
   async #leaseOnce(subscription: Subscription, request: PullRequest): Promise<readonly LeasedRun[]> {
-    const { db, admitter, leased, trouble, tokens } = this.#parts
-    const { tags, limit, begins, suspects, signal, workerId } = request
+    const { signal, workerId, limit } = request
     const leaseMs = request.leaseMs ?? subscription.leaseMs
     if (signal.aborted) return []
     const worker = await this.#workers.numberOf(workerId)
-    const terms = { subscription, tags, begins, leaseMs, worker, tokens }
-    const take = (bounds: { deliveriesMax: number; runsMax: number; suspects: boolean }) =>
-      leaseOldest(db, admitter, { ...terms, token: newToken(), ...bounds })
-    const perRun = this.#deliveriesPerRun.get(subscription.no) ?? 1
-    const deliveriesMax = Math.min(limit, Math.ceil(answerCharsMax / (this.#chars.get(subscription.no) ?? 1)))
-    const runsMax = Math.min(deliveriesMax, Math.ceil(deliveriesMax / perRun) + 1)
-    const runs = await take({ deliveriesMax, runsMax, suspects })
-    this.#learn(subscription.no, runs)
-    const left = deliveriesMax - countDeliveries(runs)
-    // The runs were shorter than average, so there may be more. But a suspect run is leased alone.
-    if (left > 0 && runs.length === runsMax && !runs.some((run) => run.suspect)) {
-      try {
-        runs.push(...(await take({ deliveriesMax: left, runsMax: left, suspects: false })))
-      } catch (error) {
-        // What is already leased must still reach the worker.
-        trouble(error, 'leasing more deliveries for a worker')
-      }
+    const asked = { ...request, subscription, leaseMs, worker }
+    const isPlain = limit === 1 && !isLimited(subscription)
+    const runs = isPlain ? await this.#leaseOne(asked) : await this.#batches.lease(asked, limit)
+    for (const run of runs) {
+      this.#parts.leased(run, leaseMs)
+      this.#given.remember(workerId, run)
     }
-    for (const run of runs) leased(run, leaseMs)
-    return runs.sort((one, other) => firstIdOf(one) - firstIdOf(other))
+    return runs
   }
 
-  #learn(subscription: number, runs: readonly LeasedRun[]): void {
-    if (runs.length === 0) return
-    const deliveries = countDeliveries(runs)
-    const chars = runs
-      .flatMap((run) => run.deliveries)
-      .reduce((sum, one) => sum + one.event.payloadText.length, 0)
-    const smoothed = ((this.#chars.get(subscription) ?? 1) * 7 + chars / deliveries) / 8
-    this.#chars.set(subscription, Math.max(smoothed, chars / deliveries, 1))
-    const before = this.#deliveriesPerRun.get(subscription) ?? 1
-    this.#deliveriesPerRun.set(subscription, before + (deliveries / runs.length - before) / 4)
+  async #leaseOne(asked: DeskRequest): Promise<readonly LeasedRun[]> {
+    const run = await this.#desk.lease(asked)
+    return run === undefined ? [] : [run]
   }
-}
-
-/** The statement returns runs in any order. */
-function firstIdOf({ deliveries }: LeasedRun): number {
-  return deliveries[0]?.event.id ?? 0
-}
-
-function countDeliveries(runs: readonly LeasedRun[]): number {
-  return runs.reduce((sum, run) => sum + run.deliveries.length, 0)
 }
 
 function isAway(error: unknown): boolean {

@@ -55,6 +55,8 @@ export interface LeaseCommand {
   readonly minutes: number
   readonly begins: 'granted' | 'reported'
   readonly tags: readonly string[] | null
+  /** One delivery each for several pull workers, in one statement. */
+  readonly each: boolean
 }
 
 export interface SettleItem {
@@ -68,8 +70,8 @@ export interface SettleItem {
   readonly minutes: number
   /** Sent twice in the same call. */
   readonly twice: boolean
-  /** Of the first item: with the hub's short cuts. */
-  readonly sorted: boolean
+  /** Of the first item: with the short cuts that the hub takes for successes, or those of pull workers. */
+  readonly shortCuts: 'none' | 'hub' | 'pull'
 }
 
 /** Settles in a transaction of the worker's own, while others look after leases. */
@@ -124,7 +126,7 @@ const settleItem: fc.Arbitrary<SettleItem> = fc.record({
   outcome: fc.constantFrom('complete', 'complete', 'complete', 'fail', 'fail', 'snooze', 'bury', 'release'),
   minutes,
   twice: fc.constantFrom(false, false, false, false, true),
-  sorted: fc.boolean(),
+  shortCuts: fc.constantFrom('none', 'hub', 'pull'),
 })
 
 const lease: fc.Arbitrary<LeaseCommand> = fc.record({
@@ -137,6 +139,7 @@ const lease: fc.Arbitrary<LeaseCommand> = fc.record({
   minutes,
   begins: fc.constantFrom('granted', 'reported'),
   tags,
+  each: fc.boolean(),
 })
 
 function command(profile: Profile): fc.Arbitrary<Command> {

@@ -15,7 +15,10 @@ interface Asked {
 
 /** Which deliveries may be leased, which must be, and in which order. */
 export function checkLease(simulation: Simulation, asked: Asked, runs: readonly LeasedRun[]): void {
-  for (const run of runs) checkRun(simulation, asked, run)
+  for (const run of runs) {
+    checkRun(simulation, asked, run)
+    checkFirst(simulation, run)
+  }
   const suspects = runs.filter((run) => run.suspect)
   expectTrue('one suspect at a time, whatever its subscription', suspects.length <= 1)
   for (const policy of asked.policies) {
@@ -32,7 +35,7 @@ export function checkLease(simulation: Simulation, asked: Asked, runs: readonly 
 }
 
 /** By the model alone: nothing is leased that is not free, due, alive and at the head of its lane. */
-function checkRun({ model, snapshot }: Simulation, asked: Asked, run: LeasedRun): void {
+function checkRun({ model }: Simulation, asked: Asked, run: LeasedRun): void {
   const name = `leased run ${run.id} of ${run.deliveries.map(({ event }) => event.id)}/${run.subscription}`
   const deliveries = run.deliveries.map(({ event }) => model.find(event.id, run.subscription) as Delivery)
   for (const [place, one] of deliveries.entries()) {
@@ -61,11 +64,41 @@ function checkRun({ model, snapshot }: Simulation, asked: Asked, run: LeasedRun)
     `${name}: a suspect goes alone`,
     !deliveries.some((one) => one.suspect) || (run.suspect && deliveries.length === 1),
   )
+}
+
+/** A run gives its first deliveries. */
+function checkFirst({ snapshot }: Simulation, run: LeasedRun): void {
   const before = snapshot.runs.find((one) => one.id === run.id)
-  expectEqual(
-    `${name}: the first of its run`,
-    deliveries.map((one) => one.eventId),
-    before?.eventIds.slice(0, deliveries.length),
+  const ids = run.deliveries.map(({ event }) => event.id)
+  expectEqual(`leased run ${run.id}: the first of its run`, ids, before?.eventIds.slice(0, ids.length))
+}
+
+/** The same for workers that get one delivery each. */
+export function checkEach(simulation: Simulation, asked: Asked, runs: readonly LeasedRun[]): void {
+  for (const run of runs) {
+    checkRun(simulation, asked, run)
+    expectEqual(`leased run ${run.id}: deliveries`, run.deliveries.length, 1)
+  }
+  const [policy] = asked.policies as [Policy]
+  const name = `${runs.length} of ${asked.eventsMax} leased of subscription ${policy.no}`
+  expectTrue(`${name}, no more`, runs.length <= asked.eventsMax)
+  if (policy.maxConcurrency !== null) {
+    expectEqual(`${name}, which has a limit`, runs.length, 0)
+    return
+  }
+  const offered = simulation.snapshot.runs.filter((run) => isOffered(simulation, asked, policy, run))
+  const idsOf = (run: RunRow) => (run.key === null ? run.eventIds : run.eventIds.slice(0, 1))
+  const calm = offered.filter((run) => !endsSoon(simulation, run)).flatMap(idsOf)
+  const urgent = offered.filter((run) => endsSoon(simulation, run)).flatMap(idsOf).length
+  const granted = new Set(runs.map(({ deliveries }) => deliveries[0]?.event.id))
+  const youngest = Math.max(0, ...calm.filter((id) => granted.has(id)))
+  for (const id of calm.filter((one) => !granted.has(one))) {
+    expectTrue(`event ${id} was ready and is older than ${youngest}, so it is leased first`, id > youngest)
+  }
+  const half = Math.floor(asked.eventsMax / 2)
+  expectTrue(
+    `${name}, though ${calm.length} were ready besides ${urgent} urgent ones`,
+    runs.length >= Math.min(asked.eventsMax, calm.length + Math.min(half, urgent)),
   )
 }
 

@@ -2,12 +2,13 @@ import type { LeasedRun } from '../../src/domain/delivery.ts'
 import { heartbeat } from '../../src/engine/heartbeat.ts'
 import { isolate } from '../../src/engine/isolate.ts'
 import { lease } from '../../src/engine/lease.ts'
+import { leaseEach } from '../../src/engine/lease-each.ts'
 import { release } from '../../src/engine/release.ts'
 import { settleValues } from '../../src/engine/settle.ts'
 import { settleStatement } from '../../src/engine/settle-statements.ts'
 import { expectEqual, expectTrue } from './check.ts'
 import type { CompleteInCommand, LeaseCommand } from './commands.ts'
-import { checkLease } from './lease-check.ts'
+import { checkEach, checkLease } from './lease-check.ts'
 import type { Delivery, Lease } from './model.ts'
 import { heldClaims, requestFor } from './settling.ts'
 import type { Simulation } from './simulation.ts'
@@ -20,7 +21,9 @@ export async function leaseRuns(simulation: Simulation, command: LeaseCommand): 
   const { db, model, stage, workers } = simulation
   const policies = command.subscriptions.map((no) => stage.policies[no % stage.policies.length] as Policy)
   // Tags are for pull workers, and only they get one delivery of a lane at a time.
-  const tags = policies.every((policy) => policy.via === 'pull') ? command.tags : null
+  const isPulled = policies.every((policy) => policy.via === 'pull')
+  if (isPulled && command.each) return leaseOneEach(simulation, command, policies[0] as Policy)
+  const tags = isPulled ? command.tags : null
   const { eventsMax, suspects, begins, minutes } = command
   const laneMax = begins === 'granted' ? 1 : command.laneMax
   const token = nextToken()
@@ -43,6 +46,24 @@ export async function leaseRuns(simulation: Simulation, command: LeaseCommand): 
   for (const run of runs) {
     const until = model.now + simulation.after(minutes)
     take(simulation, run, { until, worker: command.worker, begun: begins === 'granted' })
+  }
+}
+
+/** As many workers as the command asks for deliveries: each gets one. */
+async function leaseOneEach(simulation: Simulation, command: LeaseCommand, policy: Policy): Promise<void> {
+  const { db, model, workers } = simulation
+  const { eventsMax, suspects, begins, tags, minutes } = command
+  const places = Array.from({ length: eventsMax }, (_, place) => (command.worker + place) % workers.length)
+  const takers = places.map((place) => ({ token: nextToken(), worker: workers[place] as number }))
+  const leaseMs = simulation.after(minutes)
+  const terms = { subscription: policy.no, tags, leaseMs, begins, suspects }
+  const { leased } = await leaseEach(db, terms, { takers, runsMax: eventsMax })
+  const runs = leased.filter((run) => run !== undefined)
+  checkEach(simulation, { policies: [policy], eventsMax, laneMax: 1, suspects, tags }, runs)
+  for (const [place, run] of leased.entries()) {
+    const worker = places[place] as number
+    if (run !== undefined)
+      take(simulation, run, { until: model.now + leaseMs, worker, begun: begins === 'granted' })
   }
 }
 
@@ -99,7 +120,8 @@ export async function heartbeatLease(
       answers[0]?.cancelled.includes(one.eventId) === true,
     )
   }
-  held.until = model.now + leaseMs
+  // A heartbeat never shortens a lease.
+  held.until = Math.max(held.until, model.now + leaseMs)
   for (const one of covered) one.begun = begun.includes(one)
   simulation.leases = leases.filter((one) => model.covered(one).length > 0 || one === held)
 }

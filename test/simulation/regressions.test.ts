@@ -343,6 +343,7 @@ function lease(asked: Partial<LeaseCommand>): Command {
     minutes: 1,
     begins: 'reported',
     tags: null,
+    each: false,
     ...asked,
   }
 }
@@ -351,7 +352,7 @@ function settle(item: Partial<SettleItem>): Command {
   return {
     do: 'settle',
     items: [
-      { claim: 0, from: 'held', outcome: 'complete', minutes: 1, twice: false, sorted: false, ...item },
+      { claim: 0, from: 'held', outcome: 'complete', minutes: 1, twice: false, shortCuts: 'none', ...item },
     ],
   }
 }

@@ -1,5 +1,5 @@
 import type { Database } from '../../src/db/database.ts'
-import { complete, completeHeads } from '../../src/engine/complete.ts'
+import { complete, completeEach, completeHeads } from '../../src/engine/complete.ts'
 import { type SettleRequest, settle } from '../../src/engine/settle.ts'
 import { settleLate } from '../../src/engine/settle-late.ts'
 import type { Claim } from './simulation.ts'
@@ -34,7 +34,22 @@ export async function settleSorted(db: Database, planned: readonly Planned[]): P
     runs.set(name, [...(runs.get(name) ?? []), one])
   }
   const wholeRuns = [...runs.values()].filter((run) => run.length === run[0]?.claim.lease.size)
-  const done = new Set([...(await completeWhole(db, wholeRuns)), ...(await completeEach(db, heads))])
+  const done = new Set([...(await completeWhole(db, wholeRuns)), ...(await completeHeadsOf(db, heads))])
+  const rest = await settleEach(
+    db,
+    planned.filter((one) => !done.has(one)),
+  )
+  return new Map(planned.map((one) => [one, rest.get(one) ?? 'settled']))
+}
+
+/** The same with the short cut for workers elsewhere that have one delivery each. */
+export async function settlePulled(db: Database, planned: readonly Planned[]): Promise<Map<Planned, string>> {
+  const single = planned.filter(({ request, repeat }) => request.settlement === 'completed' && !repeat)
+  const completed = await completeEach(
+    db,
+    single.map(({ request }) => request),
+  )
+  const done = new Set(single.filter((_, place) => completed[place] !== undefined))
   const rest = await settleEach(
     db,
     planned.filter((one) => !done.has(one)),
@@ -52,7 +67,7 @@ async function completeWhole(db: Database, runs: readonly Planned[][]): Promise<
   return runs.filter((_, position) => completed.includes(position + 1)).flat()
 }
 
-async function completeEach(db: Database, heads: readonly Planned[]): Promise<Planned[]> {
+async function completeHeadsOf(db: Database, heads: readonly Planned[]): Promise<Planned[]> {
   if (heads.length === 0) return []
   const requests = heads.map(({ claim, request }) => ({
     ...request,

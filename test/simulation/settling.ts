@@ -2,7 +2,7 @@ import type { SettleRequest } from '../../src/engine/settle.ts'
 import { expectEqual } from './check.ts'
 import type { SettleItem } from './commands.ts'
 import type { Model } from './model.ts'
-import { type Planned, settleEach, settleSorted } from './settle-calls.ts'
+import { type Planned, settleEach, settlePulled, settleSorted } from './settle-calls.ts'
 import type { Claim, Simulation } from './simulation.ts'
 
 /** Settles several claims at once, as the hub does. */
@@ -12,7 +12,7 @@ export async function settleItems(simulation: Simulation, items: readonly Settle
   const held = planned.filter(
     ({ claim, request, repeat }) => !repeat && isHeld(claim, model) && claim.lease.token === request.token,
   )
-  const settleAll = items[0]?.sorted ? settleSorted : settleEach
+  const settleAll = { none: settleEach, hub: settleSorted, pull: settlePulled }[items[0]?.shortCuts ?? 'none']
   const answers = await settleAll(db, planned)
   for (const { claim, request } of held) apply(simulation, claim, request)
   for (const one of planned) {

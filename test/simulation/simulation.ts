@@ -161,7 +161,7 @@ export class Simulation {
               outcome: 'complete',
               minutes: 1,
               twice: false,
-              sorted: round % 2 === 0,
+              shortCuts: round % 2 === 0 ? 'hub' : 'none',
             }) as const,
         )
         await this.perform({ do: 'settle', items })
@@ -190,4 +190,5 @@ const leaseAll: Command = {
   minutes: 4,
   begins: 'reported',
   tags: null,
+  each: false,
 }
