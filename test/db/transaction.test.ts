@@ -247,7 +247,8 @@ describe('a transaction of one statement', () => {
       Promise.reject(last),
       Promise.reject(new Error('Connection terminated')),
     ]
-    const loan = { query: () => answers.shift() } as unknown as Loan
+    const together = (submit: () => unknown) => submit()
+    const loan = { query: () => answers.shift(), together } as unknown as Loan
     const settings = {
       begin: 'begin',
       timeoutMs: undefined,

@@ -177,7 +177,7 @@ describe('a long poll that waits', () => {
   test('goes on waiting when the connection is cut as it looks', async () => {
     const server = await open({ adminKey })
     const parked = await park(server)
-    proxy.cutAt('lease_tagged', 'before')
+    proxy.cutAt('lease_each', 'before')
     const id = await publishAgain(server)
     const { status, json } = await parked.answer
     expect([status, json.id]).toEqual([200, id])
