@@ -274,4 +274,26 @@ describe('the excuses of the checker', () => {
     expect(rules([...history, lost(7, 'its settlement came too late')], charged)).not.toEqual([])
     expect(rules([...history, lost(8, 'its lease could not be renewed')], charged)).not.toEqual([])
   })
+
+  test('lets a process lose a lease if others of its leases ran out by its own count, and no other process', () => {
+    const lost = (pid: number, at: number, why: string, id = 11) => ({
+      at,
+      kind: 'lost',
+      pid,
+      s: 'plain',
+      id,
+      why,
+    })
+    const history = (more: readonly Line[]) => [
+      ...published(1, 0, [{ u: 1, id: 11 }]),
+      ...more,
+      lost(7, 9_000_000, 'its lease was lost'),
+      ...attempted(other, 1, [10_000_000, 10_000_010], { u: 1, id: 11 }),
+    ]
+    const ranOut = (pid: number, at: number) => lost(pid, at, 'its lease ran out before it could begin', 10)
+    expect(rules(history([]))).toEqual(['reclaim'])
+    expect(rules(history([ranOut(7, 8_000_000)]))).toEqual([])
+    expect(rules(history([ranOut(8, 8_000_000)]))).toEqual(['reclaim'])
+    expect(rules(history([ranOut(7, 5_000_000)]))).toEqual(['reclaim'])
+  })
 })
