@@ -107,8 +107,15 @@ export class PrimaryClient extends pg.Client {
   }
 }
 
+/**
+ * How long a server may take to say whether it is a standby. Whoever connects waits for that answer, and on a connection that
+ * has gone silent it never comes.
+ */
+const answerMsMax = 5_000
+
 async function refuseStandby(client: pg.Client, address: HostAddress): Promise<void> {
-  const { rows } = await client.query<{ isStandby: boolean }>('select pg_is_in_recovery() as "isStandby"')
+  const question = { text: 'select pg_is_in_recovery() as "isStandby"', query_timeout: answerMsMax }
+  const { rows } = await client.query<{ isStandby: boolean }>(question)
   if (rows[0]?.isStandby) throw new StandbyError(`${nameOf(address)} is a standby and takes no writes`)
 }
 

@@ -274,4 +274,59 @@ describe('the excuses of the checker', () => {
     expect(rules([...history, lost(7, 'its settlement came too late')], charged)).not.toEqual([])
     expect(rules([...history, lost(8, 'its lease could not be renewed')], charged)).not.toEqual([])
   })
+
+  test('lets a worker of the client that handed a delivery back after its lease be charged once for each time', () => {
+    const second = 1_000_000
+    const event = { u: 1, id: 11, s: 'client' }
+    const carried = (at: number) => ({
+      at,
+      kind: 'carried',
+      pid: 7,
+      s: 'client',
+      server: 'server0',
+      ids: [11],
+    })
+    const served = (at: number, settlement: string) => ({
+      ...{ at, kind: 'served', pid: 20, s: 'client', id: 11, settlement },
+    })
+    const history = (backAt: readonly number[]) => [
+      ...published(1, 0, [{ u: 1, id: 11, type: 'client.x' }]),
+      ...backAt.flatMap((at, n) => [carried(n * 10 * second + 20), served(at, 'release')]),
+      carried(90 * second),
+      ...attempted(worker, 1, [90 * second + 10, 90 * second + 20], event),
+      served(90 * second + 30, 'complete'),
+    ]
+    const told = (failures: number) => ({
+      deliveries: [{ ...delivered(11), subscriber: 'client', attempt_count: failures + 1, failures }],
+    })
+    expect(rules(history([4 * second, 14 * second]), told(2))).toEqual([])
+    expect(rules(history([4 * second, 14 * second]), told(3))).toEqual(['counter'])
+    expect(rules(history([4 * second, 12 * second]), told(2))).toEqual(['counter'])
+    const jump = { kind: 'fault', fault: 'clock.forward', stepMs: 3_600_000 }
+    const jumped = ['begins', 'ends'].map((phase) => ({ at: 11 * second, ...jump, phase }))
+    const [leased, rest] = [history([4 * second]), history([4 * second, 12 * second]).slice(4)]
+    expect(rules([...leased.slice(0, 4), ...jumped, ...rest], told(2))).toEqual([])
+  })
+
+  test('lets a process lose a lease if others of its leases ran out by its own count, and no other process', () => {
+    const lost = (pid: number, at: number, why: string, id = 11) => ({
+      at,
+      kind: 'lost',
+      pid,
+      s: 'plain',
+      id,
+      why,
+    })
+    const history = (more: readonly Line[]) => [
+      ...published(1, 0, [{ u: 1, id: 11 }]),
+      ...more,
+      lost(7, 9_000_000, 'its lease was lost'),
+      ...attempted(other, 1, [10_000_000, 10_000_010], { u: 1, id: 11 }),
+    ]
+    const ranOut = (pid: number, at: number) => lost(pid, at, 'its lease ran out before it could begin', 10)
+    expect(rules(history([]))).toEqual(['reclaim'])
+    expect(rules(history([ranOut(7, 8_000_000)]))).toEqual([])
+    expect(rules(history([ranOut(8, 8_000_000)]))).toEqual(['reclaim'])
+    expect(rules(history([ranOut(7, 5_000_000)]))).toEqual(['reclaim'])
+  })
 })

@@ -54,6 +54,27 @@ describe('what a killed process had under way', () => {
     expect(rules(again(12 * second, touched('retry')))).toEqual(['recovery'])
   })
 
+  test('may come later while a worker of the client had an older one in hand, begun or not', () => {
+    const client = { s: 'client' }
+    const held = (id: number) => [
+      ...[2, 3, 4, 5].map((secs) => ({
+        ...{ at: secs * second, kind: 'carried', pid: 8, s: 'client', server: 'server0', ids: [id] },
+      })),
+      { at: 5 * second + 1, kind: 'served', pid: 9, s: 'client', id, settlement: 'release' },
+    ]
+    const late = (more: readonly Line[]) => [
+      { ...born, role: 'client1' },
+      ...published(1, 0, [{ ...event, type: 'client.x' }]),
+      { ...begun, ...client },
+      { ...killed, role: 'client0' },
+      ...more,
+      ...attempted(other, 1, [12 * second, 12 * second + 5], { ...event, ...client }),
+    ]
+    expect(rules(late([]))).toEqual(['recovery'])
+    expect(rules(late(held(10)))).toEqual([])
+    expect(rules(late(held(12)))).toEqual(['recovery'])
+  })
+
   test('is judged by the server that had sent it, where it is a webhook', () => {
     const hook = { ...event, s: 'hook', by: 7 }
     const sent = [

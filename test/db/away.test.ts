@@ -81,6 +81,20 @@ describe('a server that is gone', () => {
     expect((await database.query('select id from notes')).rows).toEqual([])
   })
 
+  test('is found again though the connection that last asked for it fell silent before it was answered', async () => {
+    const isBack = () =>
+      database.query('select 1').then(
+        () => true,
+        () => false,
+      )
+    proxy.blackhole()
+    expect(await isBack()).toBe(false)
+    proxy.heal()
+    proxy.muteAt('pg_is_in_recovery')
+    expect(await isBack()).toBe(false)
+    await eventually('it answers', isBack)
+  })
+
   test.each(['statement of one', 'transaction'] as const)(
     'after a %s was sent leaves its outcome unknown, and its effect where it was',
     async (what) => {

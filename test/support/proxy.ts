@@ -13,6 +13,8 @@ export interface TestProxy {
   cutAt(text: string, when: CutMoment): void
   /** Swallows every byte from now on, or only what the server says, and leaves the sockets open. */
   blackhole(what?: 'all' | 'answers'): void
+  /** The next client that sends `text` hears nothing from then on. All others go on. */
+  muteAt(text: string): void
   /** Cuts every connection there is. */
   drop(): void
   /** Cuts every connection there is, and each new one as soon as it is made. */
@@ -30,6 +32,7 @@ export async function startProxy(server: ServerAddress): Promise<TestProxy> {
   const sockets = new Set<Socket>()
   const clients = new Set<Socket>()
   let cut: { text: string; when: CutMoment } | undefined
+  let muteText: string | undefined
   let swallowing: 'nothing' | 'all' | 'answers' = 'nothing'
   let resetting = false
 
@@ -43,6 +46,7 @@ export async function startProxy(server: ServerAddress): Promise<TestProxy> {
       ? connect(`${server.host}/.s.PGSQL.${server.port}`)
       : connect(server.port, server.host)
     let cutting: CutMoment | undefined
+    let isMute = false
     const destroy = () => {
       client.destroy()
       upstream.destroy()
@@ -61,7 +65,11 @@ export async function startProxy(server: ServerAddress): Promise<TestProxy> {
       })
     }
     client.on('data', (bytes) => {
-      if (swallowing === 'all') return
+      if (muteText !== undefined && bytes.includes(muteText)) {
+        muteText = undefined
+        isMute = true
+      }
+      if (isMute || swallowing === 'all') return
       if (cut !== undefined && bytes.includes(cut.text)) {
         const { when } = cut
         cut = undefined
@@ -71,6 +79,7 @@ export async function startProxy(server: ServerAddress): Promise<TestProxy> {
       upstream.write(bytes)
     })
     upstream.on('data', (bytes) => {
+      if (isMute) return
       if (cutting === 'after' || (cutting === 'committed' && bytes.includes('COMMIT'))) return destroy()
       if (cutting !== undefined) return
       if (swallowing === 'nothing') client.write(bytes)
@@ -90,6 +99,9 @@ export async function startProxy(server: ServerAddress): Promise<TestProxy> {
     },
     blackhole(what = 'all') {
       swallowing = what
+    },
+    muteAt(text) {
+      muteText = text
     },
     drop,
     reset() {

@@ -52,6 +52,7 @@ export function findEarlyReclaims(model) {
     const wasChanged = model.changes.some((one) => one.s === s && one.invokedAt < at && one.answeredAt > from)
     if (wasTaken || wasChanged || isDoubtful(model, [pid], from, at) || wasSlow(model, pid, [from, at]))
       continue
+    if (couldNotRenew(model, pid, [from, at])) continue
     found.push({
       rule: 'reclaim',
       s,
@@ -64,6 +65,13 @@ export function findEarlyReclaims(model) {
 const leaseUs = 3_000_000
 /** The shortest time limit of a handler. */
 const timeoutUs = 1_500_000
+
+/** What a process says that has counted the time since it last renewed a lease: no other process has a part in that. */
+const ranOut = new Set(['its lease ran out before it could begin', 'its lease could not be renewed'])
+
+/** A process renews all its leases with one statement: if some of them ran out, it was slow to be answered for all. */
+const couldNotRenew = ({ losses }, pid, [from, to]) =>
+  losses.some((one) => one.pid === pid && ranOut.has(one.why) && one.at >= from && one.at <= to)
 
 /** Whether a settlement of this process took long at that time: then a renewal may have taken as long. */
 function wasSlow(model, pid, [from, to]) {

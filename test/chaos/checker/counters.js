@@ -117,19 +117,23 @@ function findWrongCounts(model, { deliveries }) {
   for (const final of deliveries) {
     const { subscriber: s, event_id: id, attempt_count: told, failures } = final
     const publication = model.publications.get(model.uidById.get(id))
-    const { attempts } = model.deliveries.get(`${s} ${id}`) ?? { attempts: [] }
+    const delivery = model.deliveries.get(`${s} ${id}`) ?? { attempts: [], settled: [] }
+    const { attempts } = delivery
     if (publication === undefined) continue
     const isRemote = remote.includes(s) || s === 'polled'
     if (isRemote && mayHaveBeenLeased(model, publication, { s, id })) continue
     const isHarmed =
       wasHarmed(model, publication, { s, attempts }) || wasLostUnbegun(model, { s, id, attempts })
+    const unbegun = countHandedBackLate(model, delivery)
     const most =
-      isHarmed && hookNames.includes(s) ? Number.POSITIVE_INFINITY : attempts.length + (isHarmed ? 1 : 0)
+      isHarmed && hookNames.includes(s)
+        ? Number.POSITIVE_INFINITY
+        : attempts.length + unbegun + (isHarmed ? 1 : 0)
     if (told > most) {
       const text = `${s} event ${id} tells ${told} attempts of which ${attempts.length} began`
       found.push({ rule: 'counter', s, id, text })
     }
-    const failedMost = isHarmed ? most : attempts.filter(mayHaveFailed).length
+    const failedMost = isHarmed ? most : attempts.filter(mayHaveFailed).length + unbegun
     if (failures > failedMost) {
       const text = `${s} event ${id} tells ${failures} failures of which ${failedMost} happened`
       found.push({ rule: 'counter', s, id, text })
@@ -165,6 +169,22 @@ function wasLostUnbegun({ losses }, { s, id, attempts }) {
   return refused.some(isUnbegun)
 }
 const handedBackLate = 'its settlement came too late'
+
+/**
+ * A worker of the client does not say what it has lost, but its server says what was handed back. Each time that it had the
+ * delivery for longer than its lease, and handed it back without an attempt, the hand-back may have come too late.
+ */
+function countHandedBackLate({ carries, jumps }, { name, attempts, settled }) {
+  const carriedAt = carries.get(name) ?? []
+  return settled.filter(({ settlement, isServed, at }, place) => {
+    if (!isServed || settlement !== 'release') return false
+    const since = settled[place - 1]?.at ?? 0
+    const from = carriedAt.find((one) => one > since)
+    if (from === undefined || attempts.some(({ begunAt }) => begunAt > since && begunAt < at)) return false
+    return at - from > clientLeaseUs || jumps.some((one) => one.from < at && one.to > from)
+  }).length
+}
+const clientLeaseUs = 3_000_000
 
 /** Where nothing waits, nothing is left in the tables of what waits. */
 function findGrowth({ left = {} }, waiting) {

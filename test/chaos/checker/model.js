@@ -36,6 +36,8 @@ export function readModel(history) {
     lives: new Map(),
     /** By delivery, the servers that were asked to lease, renew or settle it. */
     carriers: new Map(),
+    /** By delivery to a worker of the client, when it was leased, renewed or settled. */
+    carries: new Map(),
     changes: [],
     changesBy: new Map(),
     healedAt: Number.POSITIVE_INFINITY,
@@ -113,8 +115,12 @@ const readers = {
     const name = `${record.pid} ${record.no} ${record.verb}`
     if (!open.settles.has(name)) open.settles.set(name, record)
   },
-  carried: (model, { s, server, ids }) => {
-    for (const id of ids) carry(model, `${s} ${id}`, server)
+  carried: (model, { s, server, ids, at }) => {
+    for (const name of ids.map((id) => `${s} ${id}`)) {
+      carry(model, name, server)
+      if (model.carries.has(name)) model.carries.get(name).push(at)
+      else model.carries.set(name, [at])
+    }
   },
   'settle ok': (model, record, open) => {
     const { s, id, at, verb, isLast } = record

@@ -94,11 +94,17 @@ function hinderedUs(model, { delivery: { s, id }, holder, times, trials }) {
   return backUs + nextTroubleUs(model, { s, holder, times }) + coveredUs(union(spans), times)
 }
 
-/** A queue is worked off by age. */
+/**
+ * A queue is worked off by age. A worker of the client may also have had an older one without beginning it: it marks what was
+ * out with a dead process as begun, and hands that back if the answer takes too long.
+ */
 const eldersOf = (model, { s, id }) =>
   [...model.deliveries.values()]
     .filter((one) => one.s === s && one.id < id)
-    .flatMap(({ attempts }) => attempts.map(turnOf))
+    .flatMap(({ name, attempts }) => [
+      ...attempts.map(turnOf),
+      ...(model.carries.get(name) ?? []).map((at) => turnOf({ begunAt: at, endedAt: at })),
+    ])
 
 /** While an attempt lasts and until its successor is leased. */
 const turnOf = ({ begunAt, endedAt }) => ({ from: begunAt, to: (endedAt ?? begunAt) + turnUs })
