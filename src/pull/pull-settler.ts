@@ -94,7 +94,9 @@ export class PullSettler {
       return { report, lease, settlement: undefined, reply: undefined }
     })
     const direct = items.filter((item) => item.lease !== undefined)
-    await Promise.all(direct.map((item) => this.#complete(item)))
+    // Reports of one call share a statement already, and are mostly on deliveries that were leased together.
+    const [only] = direct
+    if (only !== undefined && items.length === 1) await this.#complete(only)
     await this.#apply(direct.filter((item) => item.settlement === undefined))
     // The other leases must be looked up: by worker, or because a reclaim has moved them. A reclaim may come between two looks.
     for (let look = 0; look < 2; look++) {
