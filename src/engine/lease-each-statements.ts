@@ -13,7 +13,7 @@ import { defineStatement } from '../db/database.ts'
  * $1 is the subscription, $2 the tags (null: any), $3 and $4 are the tokens and workers, $5 the duration of the lease, $6 says that
  * attempts begin with the lease, $7 that runs whose last worker vanished count, $8 bounds the runs to look at.
  *
- * A worker has one delivery of this statement, so suspects need no lease of their own.
+ * A caller gets one delivery of this statement, so suspects need no lease of their own.
  */
 export const leaseEachStatement = defineStatement(
   'lease_each',
@@ -90,7 +90,9 @@ export const leaseEachStatement = defineStatement(
   counted as materialized (
     select o.*,
       sum(o.offered) over (partition by o.urgency order by o.first_id, o.id) - o.offered as before,
-      case o.urgency when 0 then o.urgent_places
+      -- urgent deliveries get half of the leases, and what the others leave
+      case o.urgency when 0
+        then greatest(o.urgent_places, o.places - coalesce(sum(o.offered) filter (where o.urgency = 1) over (), 0))
         else o.places - least(o.urgent_places, coalesce(sum(o.offered) filter (where o.urgency = 0) over (), 0))
       end as room
     from (
@@ -146,7 +148,7 @@ export const leaseEachStatement = defineStatement(
     where r.id = any(array(select t.id from taken t where not t.is_whole)) and r.id = t.id
       and t.granted = cardinality(t.event_ids)
   )
-  select p.place::int, p.run_id, p.offered, l.id, p.attempts, p.failures, p.suspect, p.ordering_key,
+  select p.place::int, p.run_id, p.offered, cardinality(e.owed) = 1, l.id, p.attempts, p.failures, p.suspect, p.ordering_key,
     date_part('epoch', l.leased_until) * 1000,
     e.id, e.type, e.payload, e.ordering_key, date_part('epoch', e.created_at) * 1000, __schema__.rare_fields(e)
   from (select w.id, w.token, w.leased_until from whole w union all select s.id, s.token, s.leased_until from split s) as l

@@ -21,9 +21,15 @@ export interface EachTerms {
   readonly suspects: boolean
 }
 
+export interface EachLease {
+  readonly run: LeasedRun
+  /** The event is owed to nobody else, so its worker can mean no other lease by its name. */
+  readonly isOnlyDelivery: boolean
+}
+
 export interface Each {
   /** In the order of the takers. */
-  readonly leased: readonly (LeasedRun | undefined)[]
+  readonly leases: readonly (EachLease | undefined)[]
   /** How many deliveries each run had from which something was leased. */
   readonly offers: readonly number[]
 }
@@ -51,15 +57,15 @@ export async function leaseEach(
     suspects,
     runsMax,
   ]
-  const leased: (LeasedRun | undefined)[] = takers.map(() => undefined)
+  const leases: (EachLease | undefined)[] = takers.map(() => undefined)
   const offers = new Map<number, number>()
   for (const row of await db.once<EachRow>(leaseEachStatement(db), values, plans)) {
-    const [place, sourceId, offered] = row
+    const [place, sourceId, offered, isOnlyDelivery] = row
     const { token } = takers[place - 1] as Taker
-    leased[place - 1] = runFromRow(row, { subscription, token })
+    leases[place - 1] = { run: runFromRow(row, { subscription, token }), isOnlyDelivery }
     offers.set(sourceId, offered)
   }
-  return { leased, offers: [...offers.values()] }
+  return { leases, offers: [...offers.values()] }
 }
 
 type EachRow = [
@@ -67,6 +73,7 @@ type EachRow = [
   /** The run that the delivery was in until now. */
   sourceId: number,
   offered: number,
+  isOnlyDelivery: boolean,
   runId: number,
   attempts: number,
   failures: number,
@@ -80,7 +87,7 @@ function runFromRow(
   row: EachRow,
   { subscription, token }: { readonly subscription: number; readonly token: number },
 ): LeasedRun {
-  const [, , , id, attempts, failures, suspect, laneKey, leasedUntilMs] = row
+  const [, , , , id, attempts, failures, suspect, laneKey, leasedUntilMs] = row
   const run: LeasedRun = {
     id,
     subscription,
@@ -90,6 +97,6 @@ function runFromRow(
     leasedUntil: new Date(leasedUntilMs),
     deliveries: [],
   }
-  run.deliveries.push({ run, event: eventFromRow(row, 9), attempt: attempts + 1, failures })
+  run.deliveries.push({ run, event: eventFromRow(row, 10), attempt: attempts + 1, failures })
   return run
 }

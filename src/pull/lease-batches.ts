@@ -3,7 +3,7 @@ import { newToken } from '../engine/lease-tokens.ts'
 import type { DeskParts, DeskRequest } from './lease-desk.ts'
 import { leaseOldest } from './lease-oldest.ts'
 
-export interface LeaseBatchesParts extends DeskParts {
+export interface LeaseBatchesParts extends Omit<DeskParts, 'given'> {
   readonly trouble: (error: unknown, doing: string) => void
 }
 

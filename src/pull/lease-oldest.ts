@@ -39,6 +39,7 @@ const busyTurnsMax = 20
 const contestedTurnsMax = 3
 const busyPauseMs = 5
 
+/** An empty answer means that nothing waits: while another process has deliveries in its hands, this call looks again. */
 export async function leaseOldest(parts: LookParts, request: LeaseOldestRequest): Promise<LeasedRun[]> {
   const { admitter } = parts
   if (admitter.isDue()) await admitter.admit()
@@ -46,7 +47,7 @@ export async function leaseOldest(parts: LookParts, request: LeaseOldestRequest)
   if (runs.length > 0) return runs
   await untilNothingWaits(parts, request, async () => {
     runs = await leaseRuns(parts.db, request)
-    return runs.length > 0
+    return runs.length > 0 ? 'enough' : 'nothing'
   })
   return runs
 }
@@ -58,7 +59,7 @@ export async function leaseOldest(parts: LookParts, request: LeaseOldestRequest)
 export async function untilNothingWaits(
   { db, admitter }: LookParts,
   wanted: Wanted,
-  take: () => Promise<boolean>,
+  take: () => Promise<'enough' | 'some' | 'nothing'>,
 ): Promise<void> {
   let contested = 0
   for (let turn = 0; turn < busyTurnsMax; turn++) {
@@ -68,9 +69,12 @@ export async function untilNothingWaits(
       if (contested++ === contestedTurnsMax || !(await isOffered(db, wanted))) return
       await delay(busyPauseMs)
     }
-    if (await take()) return
+    const found = await take()
+    if (found === 'enough') return
+    if (found === 'some') contested = 0
   }
 }
+
 async function leaseRuns(db: Database, request: LeaseOldestRequest): Promise<LeasedRun[]> {
   const { subscription, leaseMs, tags, token, worker, deliveriesMax, runsMax, begins, suspects } = request
   const want = {

@@ -127,13 +127,12 @@ export class PullSettler {
     const request = { runId, token, eventId, startedAfterMs, executionMs, statusCode }
     const completed = await this.#completions.add(request)
     if (completed === undefined) return
-    if ('workerId' in claim) this.#parts.workers.hear(claim.workerId)
+    this.#parts.recent.remember([toRequest(item, { kind: 'complete' })])
     const rest = { maxRetries: null, statusCode, executionMs, reason: null, nextAt: null }
     const record = { ...completed, ...rest, eventId, subscription, settlement: 'completed' } as const
     const policy = (await this.#parts.subscriptions.numbered(subscription))?.retry ?? defaultRetry.pull
     item.reply = { record, maxRetries: policy.failuresMax }
     item.lease = { ...(item.lease as FoundLease), workerId: completed.workerId }
-    this.#parts.recent.remember([toRequest(item, { kind: 'complete' })])
     await this.#note(item, { kind: 'complete' })
   }
 
@@ -168,14 +167,17 @@ export class PullSettler {
 
   /** Tells observers, and workers that wait, that a delivery is settled. */
   async #note(item: Item, settlement: Decision): Promise<void> {
-    const { subscriptions, room, given, settled } = this.#parts
+    const { subscriptions, room, given, workers, settled } = this.#parts
     item.settlement = settlement
     const { claim, executionMs } = item.report
     const { subscription: no, type, orderingKey, workerId } = item.lease as FoundLease
     const subscription = await subscriptions.numbered(no)
     if (orderingKey !== null || settlement.kind === 'release' || isBounded(subscription)) room.lookSoon()
     const worker = 'workerId' in claim ? claim.workerId : workerId
-    if (worker !== null) given.forget(worker, claim.eventId)
+    if (worker !== null) {
+      workers.hear(worker)
+      given.forget(worker, claim.eventId)
+    }
     settled({
       eventId: claim.eventId,
       subscription: subscription?.name ?? 'unknown',

@@ -97,7 +97,7 @@ export class Pull {
       workers: this.#workers,
       given: this.#given,
     })
-    this.#desk = new LeaseDesk(parts)
+    this.#desk = new LeaseDesk({ ...parts, given: this.#given })
     this.#batches = new LeaseBatches(parts)
     this.#listen(parts.signals)
   }
@@ -242,10 +242,7 @@ export class Pull {
     const asked = { ...request, subscription, leaseMs, worker }
     const isPlain = limit === 1 && !isLimited(subscription)
     const runs = isPlain ? await this.#leaseOne(asked) : await this.#batches.lease(asked, limit)
-    for (const run of runs) {
-      this.#parts.leased(run, leaseMs)
-      this.#given.remember(workerId, run)
-    }
+    for (const run of runs) this.#parts.leased(run, leaseMs)
     return runs
   }
 

@@ -119,3 +119,40 @@ test('an event whose lease has ended and begun again is settled by whoever has i
   expect((await pulling.say('complete', id, { worker_id: 'slow' })).status).toBe(409)
   expect((await pulling.say('complete', id, { worker_id: worker })).status).toBe(200)
 })
+
+test('everybody gets one also where a few single events come before a long run', async () => {
+  const pulling = new Pulling(await servers.open())
+  const ids = await pulling.publishMany(100)
+  // By now the server expects long runs.
+  const first = await Promise.all(crowd.map((worker) => pulling.lease(worker)))
+  for (const { id, worker } of first) await pulling.say('fail', id, { worker_id: worker })
+  await pulling.server.clock.advance(400_000)
+  const second = await Promise.all([...crowd, 'one more'].map((worker) => pulling.lease(worker)))
+  expect(second.map(({ id }) => id).sort((a, b) => a - b)).toEqual(ids.slice(0, 17))
+})
+
+test('everybody gets one where all that waits expires soon', async () => {
+  const pulling = new Pulling(await servers.open())
+  const expires_at = new Date(Date.now() + 50_000).toISOString()
+  await pulling.publishMany(100, { expires_at })
+  const answers = await Promise.all(crowd.map((worker) => pulling.subscribe({ worker_id: worker })))
+  expect(answers.map(({ status }) => status)).toEqual(crowd.map(() => 200))
+})
+
+test('by its name a worker means neither of two leases that two servers gave it', async () => {
+  const here = await servers.open({ hub: { schema: 'two_leases' } })
+  const there = await servers.open({ hub: { schema: 'two_leases' } })
+  for (const name of ['p', 'q'])
+    await here.call('POST', '/subscribers', { name, via: 'pull', event_types: ['t'] })
+  const [one, other] = [new Pulling(here), new Pulling(there)]
+  const id = await one.publish({ type: 't', tags: null })
+  const held = await one.lease('w', { subscription: 'p' })
+  await other.lease('w', { subscription: 'q' })
+  expect(await one.say('complete', id, { worker_id: 'w' })).toMatchObject({
+    status: 409,
+    json: { code: 'ambiguous_lease' },
+  })
+  expect((await one.say('complete', id, { lease_token: held.lease_token })).status).toBe(200)
+  expect((await one.say('complete', id, { worker_id: 'w' })).status).toBe(200)
+  expect((await one.event(id)).status).toBe('COMPLETED')
+})

@@ -95,10 +95,9 @@ export function checkEach(simulation: Simulation, asked: Asked, runs: readonly L
   for (const id of calm.filter((one) => !granted.has(one))) {
     expectTrue(`event ${id} was ready and is older than ${youngest}, so it is leased first`, id > youngest)
   }
-  const half = Math.floor(asked.eventsMax / 2)
   expectTrue(
     `${name}, though ${calm.length} were ready besides ${urgent} urgent ones`,
-    runs.length >= Math.min(asked.eventsMax, calm.length + Math.min(half, urgent)),
+    runs.length >= Math.min(asked.eventsMax, calm.length + urgent),
   )
 }
 

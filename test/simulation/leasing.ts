@@ -57,7 +57,8 @@ async function leaseOneEach(simulation: Simulation, command: LeaseCommand, polic
   const takers = places.map((place) => ({ token: nextToken(), worker: workers[place] as number }))
   const leaseMs = simulation.after(minutes)
   const terms = { subscription: policy.no, tags, leaseMs, begins, suspects }
-  const { leased } = await leaseEach(db, terms, { takers, runsMax: eventsMax })
+  const { leases } = await leaseEach(db, terms, { takers, runsMax: eventsMax })
+  const leased = leases.map((lease) => lease?.run)
   const runs = leased.filter((run) => run !== undefined)
   checkEach(simulation, { policies: [policy], eventsMax, laneMax: 1, suspects, tags }, runs)
   for (const [place, run] of leased.entries()) {
