@@ -18,7 +18,7 @@ export class GivenLeases {
   /** `'several'`: the worker has leased the event more than once, so its name does not say which lease is meant. */
   readonly #leases = new Map<string, GivenLease | 'several'>()
 
-  /** Only of an event that is owed to nobody else: else the name could mean a lease that another process gave. */
+  /** Call it only for an event that is owed to one subscription: else the name could mean a lease that another process gave. */
   remember(workerId: string, { id, token, subscription, laneKey, deliveries }: LeasedRun): void {
     for (const { event } of deliveries) {
       const key = keyOf(workerId, event.id)

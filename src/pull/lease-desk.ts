@@ -87,7 +87,7 @@ class DeskQueue {
     }
   }
 
-  /** Who finds nothing at first looks again without holding up those that come next. */
+  /** Callers that get nothing look again, and do not hold up the callers that come next. */
   async #serve(callers: readonly Caller[]): Promise<(Leased | Promise<Leased>)[]> {
     const { admitter } = this.#parts
     if (admitter.isDue()) await admitter.admit()
